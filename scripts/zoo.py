@@ -44,7 +44,8 @@ NIC_GBS = {
     "a3mega_2_nodes": 25.0,  # 1,600 Gb/s for 8
     **dict.fromkeys(("polaris", "polaris_8_nodes", "polaris_n_nodes"), 12.5),  # two Slingshot 11 of 200 Gb/s for 4
 }
-"""GB/s of an accelerator's share of its node's network interfaces, each way, where it is not what its maker's servers have."""
+"""GB/s of an accelerator's share of its node's network interfaces, each way, where it is not what its maker's servers
+have."""
 
 
 def main() -> int:

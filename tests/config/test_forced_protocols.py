@@ -1,4 +1,5 @@
-"""A protocol that somebody names: refused where a calibrated machine's numbers of it say nothing, and where it has none."""
+"""A protocol that somebody names: refused where a calibrated machine's numbers of it say nothing, and where it has
+none."""
 
 from __future__ import annotations
 
@@ -69,7 +70,7 @@ def _by_selector(protocol: str, nbytes: int, tmp_path: Path) -> object:
 
 def _by_rule(protocol: str, nbytes: int, tmp_path: Path) -> object:
     ccl = tmp_path / "ccl.yaml"
-    static = "{algorithm: nccl_ring_allreduce, protocol: %s}" % protocol
+    static = f"{{algorithm: nccl_ring_allreduce, protocol: {protocol}}}"
     rule = f"{{kind: static, algorithms: {{all_reduce: {static}}}}}"
     ccl.write_text(f"collectives:\n  all_reduce:\n    - selector: {rule}\n", "utf-8")
     return ahbm.run("all_reduce", topology="dgx_h100", bytes_per_rank=nbytes, data=False, ccl=ccl)
@@ -104,7 +105,7 @@ def _by_option(protocol: str, nbytes: int, tmp_path: Path) -> object:
 @pytest.mark.parametrize("way", [_by_selector, _by_rule, _by_machine, _by_choice, _by_plan, _by_option])
 def test_wherever_it_is_named_it_is_refused(way: Any, tmp_path: Path) -> None:
     assert way("ll", 64, tmp_path)
-    with pytest.raises(AhbmError, match="protocol ll says nothing of 1048576 bytes.*0 to 64 bytes.*simple") as refused:
+    with pytest.raises(AhbmError, match=r"protocol ll says nothing of 1048576 bytes.*0 to 64 bytes.*simple") as refused:
         way("ll", 1 << 20, tmp_path)
     assert refused.value.code == "AHBM-C192"
 

@@ -112,7 +112,5 @@ def test_collectives_of_whole_nodes_are_striped(name: str) -> None:
     """What was fitted stays: the ring of all ranks has what the interfaces of a node carry together."""
     size, nbytes = load_machine(name).node_size, 1 << 28
     overrides = {"system.sips.count": 2 * size, "protocol": "ring" if name == "polaris_n_nodes" else "simple"}
-    report = ahbm.run(
-        "all_reduce", "ring_allreduce", name, bytes_per_rank=nbytes, data=False, overrides=overrides
-    )
+    report = ahbm.run("all_reduce", "ring_allreduce", name, bytes_per_rank=nbytes, data=False, overrides=overrides)
     assert report.busbw_gbs > 2 * NIC_GBS[name]

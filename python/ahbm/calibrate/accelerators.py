@@ -1,8 +1,8 @@
 """Accelerators: what their data sheets say of computing, memory and links. The packaged machines and the templates of a
 calibration have it from here.
 
-Peaks are dense (without sparsity), of matrix units where a type has them, and per accelerator: sheets of a whole server or
-rack are divided. Bandwidths are each way.
+Peaks are dense (without sparsity), of matrix units where a type has them, and per accelerator: sheets of a whole
+server or rack are divided. Bandwidths are each way.
 """
 
 from __future__ import annotations
@@ -64,7 +64,19 @@ _TPU = "Google Cloud documentation, TPU system architecture"
 
 ACCELERATORS: Mapping[tuple[str, ...], Accelerator] = {
     ("GB300",): Accelerator(
-        "GB300", "NVIDIA GB300 NVL72 specifications, by 72", 2500, 8000, 288, 900, 1.39, 83.3, 1250, 5000, 225, 100, domain=72
+        "GB300",
+        "NVIDIA GB300 NVL72 specifications, by 72",
+        2500,
+        8000,
+        288,
+        900,
+        1.39,
+        83.3,
+        1250,
+        5000,
+        225,
+        100,
+        domain=72,
     ),
     ("GB200",): Accelerator(
         "GB200", "NVIDIA GB200 NVL72 specifications, by 72", 2500, 8000, 186, 900, 40, 80, 1250, 5000, 225, domain=72
@@ -73,17 +85,59 @@ ACCELERATORS: Mapping[tuple[str, ...], Accelerator] = {
         "GH200", "NVIDIA GH200 Grace Hopper Superchip datasheet", 990, 4000, 96, 450, 67, 67, 494, 1979, 450
     ),
     ("MI355X",): Accelerator(
-        "MI355X", "AMD Instinct MI355X GPU data sheet", 2516.6, 8000, 288, 537.6, 78.6, 157.3, 157.3, 5033.2, PCIE_5, mesh=True
+        "MI355X",
+        "AMD Instinct MI355X GPU data sheet",
+        2516.6,
+        8000,
+        288,
+        537.6,
+        78.6,
+        157.3,
+        157.3,
+        5033.2,
+        PCIE_5,
+        mesh=True,
     ),
     ("MI350X",): Accelerator(
-        "MI350X", "AMD Instinct MI350X GPU data sheet", 2306.9, 8000, 288, 537.6, 72.1, 144.2, 144.2, 4613.7, PCIE_5, mesh=True
+        "MI350X",
+        "AMD Instinct MI350X GPU data sheet",
+        2306.9,
+        8000,
+        288,
+        537.6,
+        72.1,
+        144.2,
+        144.2,
+        4613.7,
+        PCIE_5,
+        mesh=True,
     ),
     ("MI325X",): Accelerator(
-        "MI325X", "AMD Instinct MI325X accelerator data sheet", 1307.4, 6000, 256, 448, 163.4, 163.4, 653.7, 2614.9, PCIE_5,
+        "MI325X",
+        "AMD Instinct MI325X accelerator data sheet",
+        1307.4,
+        6000,
+        256,
+        448,
+        163.4,
+        163.4,
+        653.7,
+        2614.9,
+        PCIE_5,
         mesh=True,
     ),
     ("MI300X",): Accelerator(
-        "MI300X", "AMD Instinct MI300X accelerator data sheet", 1307.4, 5300, 192, 448, 163.4, 163.4, 653.7, 2614.9, PCIE_5,
+        "MI300X",
+        "AMD Instinct MI300X accelerator data sheet",
+        1307.4,
+        5300,
+        192,
+        448,
+        163.4,
+        163.4,
+        653.7,
+        2614.9,
+        PCIE_5,
         mesh=True,
     ),
     ("MI250X",): Accelerator("MI250X", _MI200, 383, 3276.8, 128, 300, 95.7, 95.7, 95.7, 383, PCIE_4, 25, mesh=True),
@@ -103,7 +157,9 @@ ACCELERATORS: Mapping[tuple[str, ...], Accelerator] = {
     ("H800",): Accelerator(
         "H800 SXM", "NVIDIA H800 Tensor Core GPU datasheet", 989.4, 3350, 80, 200, 1, 67, 494.7, 1978.9, PCIE_5
     ),
-    ("A100", "PCIE", "80GB"): Accelerator("A100 80 GB PCIe", _A100, 312, 1935, 80, 300, 19.5, 19.5, 156, 624, PCIE_4, 25),
+    ("A100", "PCIE", "80GB"): Accelerator(
+        "A100 80 GB PCIe", _A100, 312, 1935, 80, 300, 19.5, 19.5, 156, 624, PCIE_4, 25
+    ),
     ("A100", "40GB"): Accelerator("A100 40 GB", _A100, 312, 1555, 40, 300, 19.5, 19.5, 156, 624, PCIE_4, 25),
     ("A100",): Accelerator("A100 80 GB SXM", _A100, 312, 2039, 80, 300, 19.5, 19.5, 156, 624, PCIE_4, 25),
     ("A800",): Accelerator(
@@ -113,8 +169,12 @@ ACCELERATORS: Mapping[tuple[str, ...], Accelerator] = {
     ("WSE",): Accelerator(
         "a core of a wafer-scale engine",
         "K. Rocki et al., Fast stencil-code computation on a wafer-scale processor, SC20, at 850 MHz",
-        0.0068, 20.4, 48 / (1 << 20), 13.6, f32=0.0017,
-    ),  # fmt: skip
+        0.0068,
+        20.4,
+        48 / (1 << 20),
+        13.6,
+        f32=0.0017,
+    ),
     ("TPU", "V5P"): Accelerator("TPU v5p", f"{_TPU}, TPU v5p", 459, 2765, 95, 600, byte=918),
     ("TPU", "V4"): Accelerator("TPU v4", f"{_TPU}, TPU v4", 275, 1200, 32, 300, byte=275),
 }

@@ -178,9 +178,10 @@ def calibrate(
 ) -> Calibrated:
     """The machine that is nearest to the tables, with the errors at rows that were held back.
 
-    template: what to fit; None follows the heads of the tables, `accelerator` and `nic_gbs` as `templates.of` does. What
-    the machine computes at is the data sheet of `accelerator`, else of the heads', else the template's. `tell` is told
-    what is done next, for people. Raises ConfigError (AHBM-C195), and as `templates.read` and `Emulator.compile`.
+    template: what to fit; None follows the heads of the tables, `accelerator` and `nic_gbs` as `templates.of` does.
+    What the machine computes at is the data sheet of `accelerator`, else of the heads', else the template's. `tell`
+    is told what is done next, for people. Raises ConfigError (AHBM-C195), and as `templates.read` and
+    `Emulator.compile`.
     """
     if not tables:
         raise ConfigError("AHBM-C195", "there is no table to fit a machine to")
@@ -425,9 +426,7 @@ def block(
     }
 
 
-def ranges(
-    machine: _Machine, tables: Sequence[Table], known: coefficients.Coefficients
-) -> list[dict[str, Any]]:
+def ranges(machine: _Machine, tables: Sequence[Table], known: coefficients.Coefficients) -> list[dict[str, Any]]:
     """The sizes of the rows that each protocol was fitted to: those that the law takes it for."""
     found = []
     for table in tables:

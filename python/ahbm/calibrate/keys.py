@@ -25,9 +25,9 @@ def calibrate(
 ) -> c.Calibrated:
     """The template with the values of the keys that bring it nearest to the tables.
 
-    free: dotted keys that the template has, with bounds or without; accelerator: whose data sheet it computes by, else the
-    template's. Raises ConfigError (AHBM-C195), UnsupportedError
-    (AHBM-U145) without scipy, and as running the template.
+    free: dotted keys that the template has, with bounds or without; accelerator: whose data sheet it computes by,
+    else the template's. Raises ConfigError (AHBM-C195), UnsupportedError (AHBM-U145) without scipy, and as running
+    the template.
     """
     if template is None:
         raise ConfigError("AHBM-C195", "--free needs a template", hint="-t names one")

@@ -201,7 +201,7 @@ class Law:
 
     def used(self, rows: Rows) -> NDArray[np.intp]:
         """The protocol of every row."""
-        return np.argmin(self._allowed(rows), axis=0)
+        return np.asarray(np.argmin(self._allowed(rows), axis=0), np.intp)
 
     def _allowed(self, rows: Rows) -> Floats:
         """As `each`, where the range of a protocol holds the size; infinite elsewhere."""

@@ -108,9 +108,9 @@ class Template:
 def of(tables: Sequence[Table], accelerator: str | None = None, nic_gbs: float | None = None) -> Template:
     """The template that the heads of tables ask for.
 
-    accelerator: it, whatever the heads say; nic_gbs: GB/s of its share of the network interfaces of its node, where these
-    are others than usual. Raises ConfigError (AHBM-C195) for heads that contradict, and for an accelerator that is not
-    known.
+    accelerator: it, whatever the heads say; nic_gbs: GB/s of its share of the network interfaces of its node, where
+    these are others than usual. Raises ConfigError (AHBM-C195) for heads that contradict, and for an accelerator that
+    is not known.
     """
     first = tables[0]
     across = [table for table in tables if table.nodes > 1]
@@ -164,7 +164,8 @@ def read(path: str | Path, whole: bool = False) -> Template:
 
 
 def computing(tree: Mapping[str, Any], accelerator: str) -> dict[str, Any]:
-    """The tree of a machine that computes as an accelerator. Raises ConfigError (AHBM-C195) for one that is not known."""
+    """The tree of a machine that computes as an accelerator. Raises ConfigError (AHBM-C195) for one that is not
+    known."""
     return {**tree, "pe": {**(tree.get("pe") or {}), "roofline": named(accelerator).roofline()}}
 
 
@@ -184,7 +185,13 @@ def _tree(facts: Accelerator, size: int, alone: bool, nic_gbs: float | None) -> 
     # What a library's messages wait for is in its protocols; the links have bandwidths alone.
     link = {"latency_ns": 0, "bandwidth_gbs": facts.link_gbs}
     if not alone:
-        nodes = {"size": size, "switch_ns": 0, "nic_latency_ns": 0, "nic_gbs": nic_gbs or facts.nic_gbs, "striped": True}
+        nodes = {
+            "size": size,
+            "switch_ns": 0,
+            "nic_latency_ns": 0,
+            "nic_gbs": nic_gbs or facts.nic_gbs,
+            "striped": True,
+        }
         sips: dict[str, Any] = {"count": size, "topology": "nodes", "link": link, "nodes": nodes}
     elif facts.mesh:
         # A ring over a mesh has channels in all directions: the links of an accelerator together.

@@ -47,13 +47,13 @@ def calibrate(
     nodes: Annotated[int | None, typer.Option("--nodes", help="Of tables that do not say it.")] = None,
     accelerator: Annotated[
         str | None,
-        typer.Option("--accelerator", help="Whose data sheet the machine computes by; else the one that the tables name."),
+        typer.Option(
+            "--accelerator", help="Whose data sheet the machine computes by; else the one that the tables name."
+        ),
     ] = None,
     nic_gbs: Annotated[
         float | None,
-        typer.Option(
-            "--nic-gbs", min=0.001, help="GB/s of one accelerator's share of its node's network interfaces."
-        ),
+        typer.Option("--nic-gbs", min=0.001, help="GB/s of one accelerator's share of its node's network interfaces."),
     ] = None,
     as_json: Json = False,
 ) -> None:

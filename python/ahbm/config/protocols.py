@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -16,10 +17,12 @@ from ahbm.errors import ConfigError
 LINK_GBS, NIC_GBS = "system.sips.link.bandwidth_gbs", "system.sips.nodes.nic_gbs"
 LINK_NS, NIC_NS = "system.sips.link.latency_ns", "system.sips.nodes.nic_latency_ns"
 _NODES = "system.sips.nodes."
-STRIPES = f"{_NODES}stripes"
+RELATIVE = re.compile(r"[x×](\d+(?:\.\d+)?)|(\d+(?:\.\d+)?)[x×]", re.ASCII)  # noqa: RUF001
+"""A factor of a parameter: "2x", or "x2"."""
+STRIPES, GAIN = f"{_NODES}stripes", f"{_NODES}striped_gain"
 BEYOND = 2
-"""How far from the rows that a protocol was fitted to its numbers still say something, as a factor of the size: errors are
-known at rows that were held back, whose neighbours have twice and half their size."""
+"""How far from the rows that a protocol was fitted to its numbers still say something, as a factor of the size:
+errors are known at rows that were held back, whose neighbours have twice and half their size."""
 PAIRWISE = ("gather", "scatter", "send_recv")
 """Collectives of messages from one rank to another, each over the interfaces of these two."""
 ALL_TO_ALL = "all_to_all"
@@ -53,7 +56,8 @@ class Protocol(NamedTuple):
     algorithms: Sequence[str]
     """Those that it is used with; empty for all."""
     wires: tuple[float | None, float | None]
-    """GB/s of the links, and of the network interfaces, that its bandwidths were measured with; None: they hold over all."""
+    """GB/s of the links, and of the network interfaces, that its bandwidths were measured with; None: they hold over
+    all."""
 
     def is_for(self, nbytes: int, ranks: int) -> bool:
         """Whether the library uses it for `nbytes` bytes of one rank's array among `ranks` ranks."""
@@ -112,8 +116,8 @@ def named(machine: Machine, name: str | None) -> Protocol | None:
 def forced(machine: Machine, name: str, nbytes: int, ranks: int | None = None) -> Protocol:
     """The protocol that somebody names for `nbytes` bytes of one rank's array, among `ranks` ranks if that is known.
 
-    Raises ConfigError: AHBM-C210 for a name that the machine does not have, and C192 for a protocol of a machine that was
-    fitted to measurements where it was not: with it, the machine's numbers say nothing there.
+    Raises ConfigError: AHBM-C210 for a name that the machine does not have, and C192 for a protocol of a machine that
+    was fitted to measurements where it was not: with it, the machine's numbers say nothing there.
     """
     found = next((protocol for protocol in protocols_of(machine) if protocol.name.lower() == name.lower()), None)
     if found is None:
@@ -141,8 +145,15 @@ def forced(machine: Machine, name: str, nbytes: int, ranks: int | None = None) -
 def permits(machine: Machine, name: str, nbytes: int, ranks: int | None = None) -> bool:
     """Whether a protocol by its name may be named for a size: on a machine that was fitted to measurements, up to
     `BEYOND` times from the rows that it was fitted to, and beyond all rows with the last of them."""
-    least, most = _fitted(machine, name, ranks)
-    return least <= nbytes * BEYOND and (most is None or nbytes <= most * BEYOND)
+    least, most = reach(machine, name, ranks)
+    return least <= nbytes and (most is None or nbytes <= most)
+
+
+def reach(machine: Machine, name: str, ranks: int | None = None) -> Range:
+    """The sizes that a protocol by its name may be named for; all on a machine without such a protocol."""
+    own = next((protocol.name for protocol in protocols_of(machine) if protocol.name.lower() == name.lower()), None)
+    least, most = (0, None) if own is None else _fitted(machine, own, ranks)
+    return -(-least // BEYOND), None if most is None else most * BEYOND
 
 
 def _fitted(machine: Machine, name: str, ranks: int | None) -> Range:
@@ -173,12 +184,12 @@ def striped(
 ) -> tuple[tuple[str, str], ...]:
     """The overrides of the machine on which messages between nodes of a call find their interfaces.
 
-    ranks: its SIPs. A collective of a library runs over channels that cross at each of its ranks of a node, so that as
-    many interfaces carry it as ranks of a node take part. A message from one rank to another has the interfaces of these
-    alone: those of a collective of pairs, and those of a program that says `explicit`-ly who sends what to whom. Where all
-    ranks of whole nodes exchange with all others, each keeps its own interface busy; the interfaces of a node then carry
-    what they do together, less by as much as the busiest rank has more than the others: `shares`, what each rank sends to
-    each.
+    ranks: its SIPs. A collective of a library runs over channels that cross at each of its ranks of a node, so that
+    as many interfaces carry it as ranks of a node take part. A message from one rank to another has the interfaces of
+    these alone: those of a collective of pairs, and those of a program that says `explicit`-ly who sends what to
+    whom. Where all ranks of whole nodes exchange with all others, each keeps its own interface busy; the interfaces
+    of a node then carry what they do together, less by as much as the busiest rank has more than the others:
+    `shares`, what each rank sends to each.
     """
     size, found = machine.node_size, dict(machine.parameters)
     if machine.topology != "nodes" or found.get(f"{_NODES}striped") != "true":
@@ -190,17 +201,18 @@ def striped(
         return ()
     least = min(nodes.values())
     if explicit or collective in PAIRWISE or (collective == ALL_TO_ALL and least < size):
-        return ((STRIPES, "1"),) if size > 1 else ()
-    if collective == ALL_TO_ALL:
-        even = () if f"{_NODES}striped_gain" not in found else ((f"{_NODES}striped_gain", "1"),)
-        part = _balance(ranks, size, shares) if shares is not None else 1.0
-        return even if part == 1 else (*even, (NIC_GBS, repr(_gbs(found[NIC_GBS]) * part)))
-    return ((STRIPES, str(least)),) if least < size else ()
+        return ((STRIPES, "1"),)
+    if collective != ALL_TO_ALL:
+        return ((STRIPES, str(least)),)
+    even = () if GAIN not in found else ((GAIN, "1"),)
+    part = _balance(ranks, size, shares) if shares is not None else 1.0
+    uneven = () if part == 1 else ((NIC_GBS, repr(_gbs(found[NIC_GBS]) * part)),)
+    return ((STRIPES, str(size)), *even, *uneven)
 
 
 def _balance(ranks: Sequence[int], size: int, shares: Sequence[Sequence[int]]) -> float:
-    """What the busiest node sends to others or gets from them, over what it would if all of its ranks were as busy as the
-    busiest of all."""
+    """What the busiest node sends to others or gets from them, over what it would if all of its ranks were as busy as
+    the busiest of all."""
     nodes = [rank // size for rank in ranks]
     busiest, most = 0, 0
     for rows in (shares, list(zip(*shares, strict=True))):
@@ -219,8 +231,8 @@ def chosen(machine: Machine) -> Protocol | None:
 
 
 def spoken(machine: Machine, name: str | None, nbytes: int, more: Sequence[tuple[str, str]] = ()) -> Machine:
-    """The machine that calls of `nbytes` bytes of one rank's array find with the protocol of this name, None for none to
-    choose, and with `more` overrides."""
+    """The machine that calls of `nbytes` bytes of one rank's array find with the protocol of this name, None for none
+    to choose, and with `more` overrides."""
     protocol = named(machine, name)
     assert protocol is not None or name is None, "changes of a machine leave the names of its protocols"
     return machine.for_calls([*(protocol.on(nbytes) if protocol else ()), *more], nbytes)
@@ -255,34 +267,40 @@ def caps(machine: Machine, protocol: Protocol, alike: float = ALIKE) -> Caps:
     """Where a protocol limits, so that more bandwidth of the machine between SIPs changes nothing, or less than it
     could."""
     found = dict(machine.parameters)
-    ranks, all_ = int(found.get(f"{_NODES}size", 1)), found.get(f"{_NODES}striped") == "true"
-    stripes = ranks if all_ else 1
-    used = min(int(found.get(STRIPES, stripes)), stripes)
-    gain = float(found.get(f"{_NODES}striped_gain", 1)) if all_ else 1.0
-    own_gain = gain if used == stripes else 1.0
     bandwidths = [key for key in found if key == LINK_GBS or fnmatchcase(key, "system.sips.edges.*.bandwidth_gbs")]
     together = inf if protocol.channels is None else protocol.channels[0] * protocol.channels[1]
+    most = min(protocol.max_gbs, together)
 
     def less(most: float, gbs: float) -> float | None:
         return most if most < alike * gbs * protocol.efficiency else None
 
     slowest = min(_gbs(found[key]) for key in bandwidths)
-    link = less(_rewired(protocol, min(protocol.max_gbs, together), 0, slowest), slowest)
+    wire, nic_wire = protocol.wires
     if NIC_GBS not in found:
-        return Caps(link, None, None)
+        return Caps(less(_rewired(protocol, most, wire, slowest), slowest), None, None)
+    size = int(found[f"{_NODES}size"])
+    stripes = size if found.get(f"{_NODES}striped") == "true" else 1
+    used = min(int(found.get(STRIPES, stripes)), stripes)
+    gain = float(found.get(GAIN, 1)) if stripes > 1 else 1.0
+    own_gain = gain if used == stripes else 1.0
     nic = _gbs(found[NIC_GBS])
-    if protocol.nic_gbs is None:
-        way = _rewired(protocol, min(protocol.max_gbs, together), 1, nic, gain * stripes)
-        return Caps(link, less(way, nic * used * own_gain), None)
-    most = _rewired(protocol, protocol.nic_gbs, 1, nic, gain)
-    spine = less(most * ranks, nic * ranks * own_gain / float(found[f"{_NODES}taper"]))
-    return Caps(link, less(min(most * used, together), nic * used * own_gain), spine)
+    if protocol.nic_gbs is not None:
+        each = _rewired(protocol, protocol.nic_gbs, nic_wire, nic, gain)
+        spine = less(each * size, nic * size * own_gain / float(found[f"{_NODES}taper"]))
+        link = less(_rewired(protocol, most, wire, slowest), slowest)
+        return Caps(link, less(min(each * used, together), nic * used * own_gain), spine)
+    if STRIPES in found and wire is not None and nic_wire is not None:
+        # A call between nodes: the slower of links and interfaces is its wire.
+        all_ = stripes * gain
+        both = _rewired(protocol, most, min(wire, nic_wire * all_), min(slowest, nic * all_))
+        return Caps(less(both, slowest), less(both, nic * used * own_gain), None)
+    way = _rewired(protocol, most, nic_wire, nic, gain * stripes)
+    return Caps(less(_rewired(protocol, most, wire, slowest), slowest), less(way, nic * used * own_gain), None)
 
 
-def _rewired(protocol: Protocol, most: float, which: int, gbs: float, times: float = 1.0) -> float:
-    """What a protocol carries over other wires than those that `most` was measured with: the time of a byte differs by
-    what it takes on the wire. The machine does the same."""
-    wire = protocol.wires[which]
+def _rewired(protocol: Protocol, most: float, wire: float | None, gbs: float, times: float = 1.0) -> float:
+    """What a protocol carries over other wires than the one that `most` was measured with: the time of a byte differs
+    by what it takes on the wire. The machine does the same."""
     if wire is None or abs(wire / gbs - 1) < ROUNDED:
         return most
     left = 1 / most + (1 / gbs - 1 / wire) / (times * protocol.efficiency)
@@ -313,40 +331,41 @@ def held(machine: Machine, name: str) -> list[str]:
             told = f"is more than protocol {name} carries, {gbs:g} GB/s {over}: the protocol's limit holds"
             notes.append(f"{key}={value} {told}")
         elif gbs * ALIKE < _gbs(found[key]) and _gbs(found[key]) > ALIKE * (protocol.wires[which] or 0):
-            notes.append(f"{key}={value}: protocol {name} carries {gbs:.4g} GB/s {over}; the rest of its time is no wire's")
+            notes.append(
+                f"{key}={value}: protocol {name} carries {gbs:.4g} GB/s {over}; the rest of its time is no wire's"
+            )
     if NIC_GBS in found:
-        nic = _gbs(found[NIC_GBS])
-        stripes = machine.node_size if found.get(f"{_NODES}striped") == "true" else 1
-        way = most.way or nic * stripes * (float(found.get(f"{_NODES}striped_gain", 1)) if stripes > 1 else 1)
-        link = most.link or _gbs(found[LINK_GBS])
+        link, way = _gbs(found[LINK_GBS]), _gbs(found[NIC_GBS])
+        if found.get(f"{_NODES}striped") == "true":
+            way *= machine.node_size * float(found.get(GAIN, 1))
+        told = f"links carry {link:.4g} GB/s inside a node, and its interfaces {way:.4g} to others"
         if NIC_GBS in changed and way > ALIKE * link:
-            notes.append(
-                f"{NIC_GBS}={changed[NIC_GBS]}: the links of a node carry {link:.4g} GB/s, and the way between nodes "
-                f"{way:.4g}: the links bind, {LINK_GBS}"
-            )
+            notes.append(f"{NIC_GBS}={changed[NIC_GBS]}: {told}: the links bind, {LINK_GBS}")
         if LINK_GBS in changed and link > ALIKE * way:
-            notes.append(
-                f"{LINK_GBS}={changed[LINK_GBS]}: the way between nodes carries {way:.4g} GB/s, and a link {link:.4g}: "
-                f"between nodes the interfaces bind, {NIC_GBS}"
-            )
+            notes.append(f"{LINK_GBS}={changed[LINK_GBS]}: {told}: between nodes the interfaces bind, {NIC_GBS}")
     return notes
 
 
 def in_steps(machine: Machine, changes: Mapping[str, object]) -> dict[str, object]:
-    """Changes of parameters, values or factors such as "2x", where a factor of a latency between SIPs is one of the steps of
-    the protocols: on a machine that was fitted to measurements, whose links have none of their own."""
+    """Changes of parameters, values or factors such as "2x", where a factor of a latency between SIPs is one of the
+    steps of the protocols: on a machine that was fitted to measurements, whose links have none of their own."""
     found = dict(machine.parameters)
     changed: dict[str, object] = {}
     for key, value in changes.items():
         fitted = machine.bands is not None and key in (LINK_NS, NIC_NS) and found.get(key) == "0ps"
-        if not fitted or not str(value).endswith("x"):
+        factor = RELATIVE.fullmatch(str(value)) if fitted else None
+        if factor is None:
             changed[key] = value
             continue
         for name, *_ in machine.protocols:
             step, nic = f"protocols.{name}.step_ns", f"protocols.{name}.nic_step_ns"
             own = found.get(nic, found[step])
             if key == NIC_NS:
-                changed[nic] = value if nic in found else f"{float(own.removesuffix('ps')) * float(str(value)[:-1]) / 1000:.3f}"
+                changed[nic] = (
+                    value
+                    if nic in found
+                    else f"{float(own.removesuffix('ps')) * float(factor[1] or factor[2]) / 1000:.3f}"
+                )
             else:
                 changed[step] = value
                 if NIC_GBS in found:

@@ -191,8 +191,8 @@ class Emulator:
 
     @checked
     def by_choice(self, request: Request, choice: Choice) -> str | Algorithm:
-        """The algorithm of a choice for a request, under its knobs. Raises as loading it, and ConfigError (AHBM-C192, C210)
-        for a protocol that the machine's library does not have for such a call."""
+        """The algorithm of a choice for a request, under its knobs. Raises as loading it, and ConfigError (AHBM-C192,
+        C210) for a protocol that the machine's library does not have for such a call."""
         if not choice.knobs:
             return choice.algorithm
         nbytes = request.tiles * request.nbytes
@@ -440,11 +440,7 @@ class Emulator:
         said = {name: self._said(name if algorithm is None else algorithm) for name in names}
         free = [name for name in names if said[name] is None]
         pairs = spoken_with(self.machine, protocols, free, self.ccl.algorithms) if free else []
-        ways = [
-            (protocol, way)
-            for protocol, own in pairs
-            for way in ([algorithm] if len(own) == len(names) else own)
-        ]
+        ways = [(protocol, way) for protocol, own in pairs for way in ([algorithm] if len(own) == len(names) else own)]
         for name, protocol_name in said.items():
             if protocol_name is not None:
                 ways.append((forced(self.machine, protocol_name, nbytes, request.world_size), algorithm or name))

@@ -9,7 +9,7 @@ from typing import Any
 from ahbm._core import Machine, Plan
 from ahbm.base.layout import Layout
 from ahbm.base.request import Request
-from ahbm.config.protocols import forced, chosen, protocols_of
+from ahbm.config.protocols import chosen, forced, protocols_of
 from ahbm.config.settings import Settings
 from ahbm.core.selection import Choice
 from ahbm.source.algorithm import Algorithm, Lowered

@@ -116,8 +116,8 @@ class JobReport(Run):
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """Whose data sheet the computations take, the protocols that the calls have, changes of the machine that they leave
-        without effect, and what is known of the error of a calibrated machine."""
+        """Whose data sheet the computations take, the protocols that the calls have, changes of the machine that they
+        leave without effect, and what is known of the error of a calibrated machine."""
         return (
             *(sheet(self.emulator.machine) if self.replayed.by_roofline else ()),
             *spoken(made.protocol for made in self.performed.programs),

@@ -99,12 +99,20 @@ impl Protocol {
         self.bounded(rate, self.rewired(self.max_gbs, self.wire, rate, 1.0))
     }
 
-    /// The payload that the way between a SIP and the spine carries, over some of the interfaces of a node.
-    pub fn on_way(&self, ways: &Ways) -> Rate {
+    /// The payload that a link inside a node carries of calls between nodes, whose messages wait for links and interfaces in
+    /// turn: the slowest of them is what `max_gbs` was measured with.
+    pub fn across(&self, link: Rate, ways: &Ways) -> Rate {
+        self.bounded(link, self.between(link, ways))
+    }
+
+    /// The payload that the way between a SIP and the spine carries, over some of the interfaces of a node; `across`: of
+    /// calls between nodes, over links of this rate.
+    pub fn on_way(&self, ways: &Ways, across: Option<Rate>) -> Rate {
         let channels = self.channels.map_or(f64::INFINITY, |all| all.together());
-        let most = match self.nic_gbs {
-            Some(most) => (self.rewired(most, self.nic_wire, ways.interface, ways.gain) * ways.used).min(channels),
-            None => self.rewired(self.max_gbs, self.nic_wire, ways.interface, ways.gain * ways.striped),
+        let most = match (self.nic_gbs, across) {
+            (Some(most), _) => (self.rewired(most, self.nic_wire, ways.interface, ways.gain) * ways.used).min(channels),
+            (None, Some(link)) => self.between(link, ways),
+            (None, None) => self.rewired(self.max_gbs, self.nic_wire, ways.interface, ways.gain * ways.striped),
         };
         if ways.used == ways.striped {
             return self.bounded(ways.way(), most);
@@ -113,6 +121,18 @@ impl Protocol {
         let all = self.bounded(Ways { used: ways.striped, ..*ways }.way(), most);
         let alone = Self { efficiency: self.efficiency / self.share, ..self.clone() };
         alone.bounded(ways.way(), most.min(all.gbs()))
+    }
+
+    /// `max_gbs` of calls between nodes.
+    fn between(&self, link: Rate, ways: &Ways) -> f64 {
+        let (Some(wire), Some(nic), None) = (self.wire, self.nic_wire, self.nic_gbs) else {
+            return self.rewired(self.max_gbs, self.wire, link, 1.0);
+        };
+        let all = |nic: Rate| Rate::from_gbs(nic.gbs() * ways.striped * ways.gain).unwrap_or(Rate::UNLIMITED);
+        if (wire, nic) == (link, ways.interface) {
+            return self.max_gbs;
+        }
+        self.rewired(self.max_gbs, Some(wire.slower(all(nic))), link.slower(all(ways.interface)), 1.0)
     }
 
     /// The payload that the interfaces of a node of so many SIPs carry for all of them, of what they have together.

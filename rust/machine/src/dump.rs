@@ -123,7 +123,7 @@ impl fmt::Display for Machine {
             let cap = of.on(Rate::UNLIMITED);
             writeln!(f, "{name:<22} {:>10} {:>12} {:>12} {range:>24}", ns(of.step_ps), gbs(cap), of.efficiency)?;
             if of.nic_step_ps.is_some() || of.nic_gbs.is_some() {
-                let (step_ps, cap) = (of.nic_step_ps.unwrap_or(of.step_ps), of.on_way(&ONE));
+                let (step_ps, cap) = (of.nic_step_ps.unwrap_or(of.step_ps), of.on_way(&ONE, None));
                 writeln!(f, "{:<22} {:>10} {:>12}", "  between nodes", ns(step_ps), gbs(cap))?;
             }
             if (of.min_chunk_bytes, of.max_chunk_bytes) != (0, u64::MAX) {

@@ -45,7 +45,6 @@ pub struct Machine {
     roofline: Roofline,
     sheet: [Option<String>; 2],
     computes: bool,
-    stripes: Option<u32>,
     pub(crate) faults: Faults,
     /// Latency of a message between SIPs besides that of its links.
     pub(crate) step_ps: Ps,
@@ -163,7 +162,6 @@ impl Machine {
                 let said = &declared.pe.roofline;
                 said.unknown != Some(true) || said.peak_tflops.is_some() && said.memory_gbs.is_some()
             },
-            stripes: declared.system.sips.nodes.as_ref().and_then(|nodes| nodes.stripes).map(|used| used.0),
             faults: Faults::default(),
             step_ps: declared.spoken().map_or(0, |protocol| protocol.step_ps),
             nic_step_ps: declared.nic_step_ps(),
@@ -554,11 +552,6 @@ impl Machine {
         let what = "the machine does not say what it computes at, and the job has computations without a duration";
         Err(Diagnostic::new("AHBM-C193", what)
             .hint("set pe.roofline.peak_tflops and pe.roofline.memory_gbs, or name its accelerator to ahbm calibrate"))
-    }
-
-    /// Interfaces that messages between nodes are spread over, where the machine is one of calls.
-    pub fn stripes(&self) -> Option<u32> {
-        self.stripes
     }
 
     /// What the kernels of a training job take on a SIP.

@@ -320,7 +320,7 @@ fn nodes(declared: &Topology, reader: &mut Reader<'_>) -> Custom {
     let keys = sips.nodes.clone().unwrap_or_default();
     let (count, size) = (sips.count.0, keys.size.0);
     let m = count.div_ceil(size);
-    let inside = declared.spoken().map_or(sips.link.bandwidth_gbs.rate, |p| p.on(sips.link.bandwidth_gbs.rate));
+    let link = sips.link.bandwidth_gbs.rate;
     let striped = if keys.striped == Some(true) { size } else { 1 };
     let ways = Ways {
         interface: keys.nic_gbs.rate,
@@ -329,9 +329,11 @@ fn nodes(declared: &Topology, reader: &mut Reader<'_>) -> Custom {
         gain: keys.striped_gain.filter(|_| striped > 1).map_or(1.0, |gain| gain.0),
     };
     let together = ways.times(f64::from(size) / keys.taper.0);
+    let across = keys.stripes.map(|_| link);
     let (nic, spine) = declared
         .spoken()
-        .map_or((ways.way(), together), |p| (p.on_way(&ways), p.on_node(together, &ways, f64::from(size))));
+        .map_or((ways.way(), together), |p| (p.on_way(&ways, across), p.on_node(together, &ways, f64::from(size))));
+    let inside = declared.spoken().map_or(link, |p| if across.is_some() { p.across(link, &ways) } else { p.on(link) });
     if keys.striped_gain.is_some_and(|gain| gain.0 < 1.0) {
         reader.report_paths(
             &["system.sips.nodes.striped_gain"],

@@ -186,7 +186,8 @@ section! {
         /// What such a collective of all SIPs of a node carries over what the interfaces carry: above 1 where less crosses
         /// them than a ring would send, since switches reduce; 1 where absent.
         striped_gain: Option<Real> = None,
-        /// Interfaces that a message is spread over, at most all of a node; the emulator sets it for each call.
+        /// Interfaces that a message is spread over, at most all of a node; the emulator sets it for each call between
+        /// nodes.
         stripes: Option<Count<1, 4_096>> = None,
         /// Bandwidth of a node's interfaces together over that of the node's way to the spine; 1 or more.
         taper: Real = Real(1.0),
