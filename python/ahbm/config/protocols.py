@@ -339,9 +339,14 @@ def held(machine: Machine, name: str) -> list[str]:
         if found.get(f"{_NODES}striped") == "true":
             way *= machine.node_size * float(found.get(GAIN, 1))
         told = f"links carry {link:.4g} GB/s inside a node, and its interfaces {way:.4g} to others"
-        if NIC_GBS in changed and way > ALIKE * link:
+        other = [
+            key
+            for key, wire in zip((LINK_GBS, NIC_GBS), protocol.wires, strict=True)
+            if key in changed and (wire is None or abs(_gbs(found[key]) / wire - 1) > ROUNDED)
+        ]
+        if NIC_GBS in other and way > ALIKE * link:
             notes.append(f"{NIC_GBS}={changed[NIC_GBS]}: {told}: the links bind, {LINK_GBS}")
-        if LINK_GBS in changed and link > ALIKE * way:
+        if LINK_GBS in other and link > ALIKE * way:
             notes.append(f"{LINK_GBS}={changed[LINK_GBS]}: {told}: between nodes the interfaces bind, {NIC_GBS}")
     return notes
 
