@@ -92,6 +92,11 @@ def test_a_factor_of_a_latency_is_one_of_the_steps(name: str) -> None:
         assert (two - one) / (one - half) > 1.98
 
 
+def test_a_latency_beside_the_fitted_one_is_told() -> None:
+    found = ahbm.run("all_reduce", topology="p5", bytes_per_rank=4096, data=False, overrides={LINK_NS: 250})
+    assert any(note.startswith(f"{LINK_NS}=250 comes on top of the steps") for note in found.notes)
+
+
 def test_a_file_with_other_links_follows_them_too(tmp_path: Path) -> None:
     """An architect who copies the file and writes other links into it."""
     from ahbm.base import packaged

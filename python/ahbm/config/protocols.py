@@ -313,13 +313,25 @@ ROUNDED = 1e-6
 
 def held(machine: Machine, name: str) -> list[str]:
     """The notes on bandwidths that overrides changed and that change nothing, or less than they might: a protocol by
-    `name` carries less, or another wire of the same way does. None where overrides changed protocols too."""
+    `name` carries less, or another wire of the same way does; and on latencies beside those that were fitted. None
+    where overrides changed protocols too."""
     protocol = named(machine, name)
     found = dict(machine.parameters)
     changed = {key: value for key, value in machine.overrides if key in (LINK_GBS, NIC_GBS)}
+    late = {key: value for key, value in machine.overrides if key in (LINK_NS, NIC_NS)}
     own = any(key.startswith("protocols.") for key, _ in machine.overrides)
-    if protocol is None or not changed or own:
+    if protocol is None or own:
         return []
+    besides = [
+        f"{key}={value} comes on top of the steps of protocol {name}, which have the fitted latency in them"
+        for key, value in late.items()
+        if machine.bands is not None and found[key] != "0ps"
+    ]
+    return [*besides, *(_held(machine, protocol, changed) if changed else ())]
+
+
+def _held(machine: Machine, protocol: Protocol, changed: Mapping[str, str]) -> list[str]:
+    name, found = protocol.name, dict(machine.parameters)
     most = caps(machine, protocol, alike=1.0)
     where = {LINK_GBS: (most.link, "over a link", 0), NIC_GBS: (most.way, "over the way of a rank between nodes", 1)}
     notes = []
