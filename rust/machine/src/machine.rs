@@ -6,7 +6,8 @@ use crate::faults::Faults;
 use crate::sip_links::{Reducer, SipLinks};
 use crate::validated::{Validated, validate};
 use crate::{
-    Band, Coord, Costs, Diagnostic, Heading, Library, LinkId, Node, PeId, Protocol, Ps, Rate, Sfr, overrides, yaml,
+    Band, Coord, Costs, Diagnostic, DmaChannels, Heading, Library, LinkId, Node, PeId, Protocol, Ps, Rate, Sfr,
+    overrides, yaml,
 };
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -303,6 +304,16 @@ impl Machine {
             Some(Place::Sips { index }) => self.sips.link(index).map_or(Rate::UNLIMITED, |link| link.rate),
             Some(Place::Reducer { switch }) => self.sips.reducers[switch as usize].rate,
             None => Rate::UNLIMITED,
+        }
+    }
+
+    /// The link between SIPs whose DMA channel a transfer takes on a way over these links: the first one. None where every
+    /// channel takes any transfer, and for what crosses no such link.
+    pub fn dma_link(&self, way: impl IntoIterator<Item = LinkId>) -> Option<LinkId> {
+        let between = |link: &LinkId| matches!(self.locate(*link), Some(Place::Sips { .. }));
+        match self.costs.dma_channels {
+            DmaChannels::PerLink => way.into_iter().find(between),
+            DmaChannels::Any(_) => None,
         }
     }
 
