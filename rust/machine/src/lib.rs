@@ -61,7 +61,7 @@ pub use diagnostic::{Diagnostic, Site};
 pub use direction::{Direction, Heading};
 pub use faults::{FULL_PACE, Jitter};
 pub use ids::{Coord, LinkId, Node, PeId};
-pub use machine::{CubePort, LinkChange, Machine, SipLink, Switch};
+pub use machine::{CubePort, LinkChange, Machine, Ports, SipLink, Switch};
 pub use rate::{Ps, Rate, ns_to_ps};
 pub use route::{Hop, Route};
 pub use schema::topology_schema;

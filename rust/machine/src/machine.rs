@@ -84,6 +84,19 @@ pub struct CubePort {
     pub latency_ps: Ps,
 }
 
+/// Bandwidths of a PE's ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ports {
+    /// To its router.
+    pub out: Rate,
+    /// From its router.
+    pub into: Rate,
+    /// From its HBM slice.
+    pub read: Rate,
+    /// To its HBM slice.
+    pub write: Rate,
+}
+
 /// A switch that reduces, by its number among those of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Switch(pub(crate) u32);
@@ -317,12 +330,22 @@ impl Machine {
         }
     }
 
-    /// Bandwidths of a PE's ports that its DMA write channel feeds: to its router, and to its HBM slice.
-    pub fn ports(&self, pe: PeId) -> [Rate; 2] {
+    /// Bandwidths of a PE's ports.
+    pub fn ports(&self, pe: PeId) -> Ports {
+        let [out, into, read, write] = [CubeLink::NocOut, CubeLink::NocIn, CubeLink::HbmRead, CubeLink::HbmWrite]
+            .map(|link| self.rate_in_cube(pe, link(self.coord(pe).pe)));
+        Ports { out, into, read, write }
+    }
+
+    /// Bandwidth of the port of a PE's cube to the I/O chiplet, or of that from it.
+    pub fn io_port(&self, pe: PeId, out: bool) -> Rate {
+        self.rate_in_cube(pe, if out { CubeLink::IoOut } else { CubeLink::IoIn })
+    }
+
+    fn rate_in_cube(&self, pe: PeId, link: CubeLink) -> Rate {
         let at = self.coord(pe);
         let base = (at.sip * self.sfr.cubes() + at.cube) * self.cube.links();
-        [CubeLink::NocOut(at.pe), CubeLink::HbmWrite(at.pe)]
-            .map(|link| self.link_rate(LinkId(base + self.cube.index(link))))
+        self.link_rate(LinkId(base + self.cube.index(link)))
     }
 
     /// Latency of a link itself in ps, without routers or memory; 0 for ids out of range.

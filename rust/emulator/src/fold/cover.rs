@@ -200,7 +200,7 @@ fn in_one_order(uses: &[Vec<u32>], senders: &[Vec<(u32, Option<ChannelId>)>], ho
 /// Per link, whether only one DMA stream ever crosses it, always after the same links: as `timing/wiring` decides it for
 /// the whole run. Events of the small run must have the times of the whole one.
 fn alone(sites: &Sites, machine: &Machine) -> Vec<bool> {
-    let mut users: Vec<Option<((Stream, Option<LinkId>), u64)>> = vec![None; sites.links.len()];
+    let mut users: Vec<Option<(User, u64)>> = vec![None; sites.links.len()];
     let mut alone = vec![true; sites.links.len()];
     for (site, place) in (0..).zip(&sites.list) {
         let mut next = 0;
@@ -222,6 +222,9 @@ fn alone(sites: &Sites, machine: &Machine) -> Vec<bool> {
 
 /// Rank, cube, PE, and whether it reads.
 type Stream = (u32, u32, u32, bool);
+
+/// A stream, and the link of its DMA channel.
+type User = (Stream, Option<LinkId>);
 
 fn stream(machine: &Machine, rank: u32, actor: &Actor, flow: &Flow) -> Stream {
     let Coord { cube, pe, .. } = machine.coord(actor.place);

@@ -80,6 +80,9 @@ struct Merge<'a> {
     moved: Vec<Moved>,
 }
 
+/// A PE, and the link of its DMA channels.
+type Channels = (PeId, Option<LinkId>);
+
 struct Moved {
     time: Ps,
     from: PeId,
@@ -302,7 +305,7 @@ impl Merge<'_> {
     fn contended(&mut self) -> Option<u32> {
         self.moved.sort_by_key(|moved| moved.time);
         // Per pool of DMA channels, each of them.
-        let mut engines: FxHashMap<(PeId, Option<LinkId>), Vec<(Ps, u32)>> = FxHashMap::default();
+        let mut engines: FxHashMap<Channels, Vec<(Ps, u32)>> = FxHashMap::default();
         let channels = match self.machine.costs().dma_channels {
             DmaChannels::Any(count) => count as usize,
             DmaChannels::PerLink => 1,
