@@ -33,7 +33,7 @@ from ahbm.core.lowerings import Lowerings
 from ahbm.core.selection import Choice
 from ahbm.core.turned import TurnedAlgorithm, turned
 from ahbm.errors import AhbmError, ConfigError, DataError, UnsupportedError
-from ahbm.source.algorithm import Algorithm, AlgorithmLoader, Lowered, listed
+from ahbm.source.algorithm import PADDED, Algorithm, AlgorithmLoader, Lowered, listed
 from ahbm.source.module import ModuleAlgorithm, needs_switch
 
 CACHED_OPS = 50_000_000
@@ -495,15 +495,15 @@ class Emulator:
             return self._spoken[key]
 
     def _lower(self, request: Request, algorithm: Algorithm, settings: Settings, layout: Layout) -> Compiled:
+        asked = request if getattr(algorithm, "takes_shares", False) else request.padded()
+
         def make() -> tuple[Lowered, str]:
-            return fitting(
-                self.machine, settings, lambda chosen: algorithm.lower(self.machine, request, layout, chosen)
-            )
+            return fitting(self.machine, settings, lambda chosen: algorithm.lower(self.machine, asked, layout, chosen))
 
         if self._lowerings is None or not getattr(algorithm, "by_shape", False):
             lowered, note = make()
         else:
-            lowered, note = self._lowerings.lowered(self.machine, (request, settings, algorithm.identity), make)
+            lowered, note = self._lowerings.lowered(self.machine, (asked, settings, algorithm.identity), make)
         return Compiled(
             request,
             settings.algorithm,
@@ -513,7 +513,7 @@ class Emulator:
             settings.event_budget,
             lowered.covered,
             lowered.timed,
-            tuple(filter(None, (lowered.note, note))),
+            tuple(filter(None, (lowered.note, note, "" if asked is request else PADDED))),
         )
 
     def _quickest(

@@ -186,8 +186,10 @@ fn drive(sim: Sim<'_, impl Recorder>, options: &Options) -> Result<Timeline, Dia
             if sim.recorder.overflowed() {
                 let what =
                     format!("{}: the reasons of its times are more than {} pieces", program.name, options.detail);
+                let flit = sim.costs.network == ahbm_machine::NetworkModel::Flit;
+                let less = if flit { "use the cut_through model instead of flit, or " } else { "" };
                 return Err(Diagnostic::new("AHBM-B121", what)
-                    .hint("explain a smaller run, or use the cut_through model instead of flit"));
+                    .hint(format!("{less}explain a run of fewer ranks, messages or bytes")));
             }
             let stuck = outcome.is_err().then(|| Box::new(diagnose::deadlock(&sim)));
             Ok(Timeline { stuck, ..sim.finish() })

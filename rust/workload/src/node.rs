@@ -1,5 +1,7 @@
 //! The nodes of a graph.
 
+use ahbm_machine::Kernel;
+
 /// A collective operation, in the order of Chakra's `CollectiveCommType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs)]
@@ -117,12 +119,7 @@ pub enum Work {
     /// Takes no time: an event that others wait for.
     Nothing,
     /// Computes; where [`Node::ps`] is 0, the machine's roofline says how long.
-    Compute {
-        /// Arithmetic operations, 0 where unknown.
-        operations: u64,
-        /// Bytes read and written, 0 where unknown.
-        bytes: u64,
-    },
+    Compute(Kernel),
     /// Moves bytes between a rank and its remote memory.
     Memory {
         /// Writes; else reads.

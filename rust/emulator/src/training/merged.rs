@@ -11,7 +11,7 @@
 use crate::{Span, Timeline};
 use ahbm_machine::{Diagnostic, DmaChannels, LinkId, Machine, Node as Place, PeId, Ps};
 use ahbm_program::{AgentId, Body, Duty, Locus, OpKind, Program};
-use ahbm_workload::{Gather, Groups, Linked, MessageSpec, NodeBuilder, RankBuilder, Work, Workload};
+use ahbm_workload::{Gather, Groups, Kernel, Linked, MessageSpec, NodeBuilder, RankBuilder, Work, Workload};
 use rustc_hash::FxHashMap;
 
 /// A replayed job as a job without calls.
@@ -437,7 +437,7 @@ impl Merge<'_> {
                 let after: Vec<u64> = draft.after.iter().map(|&on| id[on as usize]).collect();
                 let work = match draft.doing {
                     Doing::Nothing => Work::Nothing,
-                    Doing::Compute => Work::Compute { operations: 0, bytes: 0 },
+                    Doing::Compute => Work::Compute(Kernel::default()),
                     Doing::Memory { store, bytes } => Work::Memory { store, bytes },
                     Doing::Send { to, bytes, tag } => Work::Send(message(&mut builder, to, bytes, tag)),
                     Doing::Recv { from, bytes, tag } => Work::Recv(message(&mut builder, from, bytes, tag)),

@@ -372,18 +372,24 @@ section! {
 
 section! {
     /// What the computations of a training job take, where they state operations and bytes but no duration: the longer of
-    /// operations at the peak and bytes at the bandwidth of the memory. A rank has this for each of its PEs.
+    /// operations at the peak of their type and bytes at the bandwidth of the memory, or of the host's link. A rank has the
+    /// peak and the memory's bandwidth for each of its PEs, and one link to its host.
     Roofline {
-        /// Peak of dense arithmetic, in 1e12 operations per second; by default two per multiply-accumulate of `gemm`.
+        /// Peak of dense arithmetic in types of two bytes, in 1e12 operations per second; by default two per
+        /// multiply-accumulate of `gemm`.
         peak_tflops: Option<Real> = None,
         /// Bandwidth of the memory; by default that of the HBM's read port.
         memory_gbs: Option<Real> = None,
+        /// Bandwidth of copies between a SIP and its host, each way; by default 32, that of PCIe 4.0 with 16 lanes.
+        host_gbs: Option<Real> = None,
         /// What starting a kernel takes beside its work; by default nothing.
         launch_ns: Option<Ns> = None,
-        /// Peak in f64, as a share of the peak; by default 0.5.
+        /// Peak in f64, as a share of the peak; by default 0.0625, that of an A100.
         f64_share: Option<Real> = None,
-        /// Peak in f32, as a share of the peak; by default 0.5.
+        /// Peak in f32, as a share of the peak; by default 0.0625, that of an A100.
         f32_share: Option<Real> = None,
+        /// Peak in TF32, which is f32 with products of ten bits, as a share of the peak; by default 0.5.
+        tf32_share: Option<Real> = None,
         /// Peak in types of one byte, as a share of the peak; by default 2.
         byte_share: Option<Real> = None,
     }
