@@ -12,9 +12,10 @@ from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.elements import element
 from ahbm.base.request import Request, Shares
 from ahbm.config.rules import Place
+from ahbm.core.limits import Places
 from ahbm.core.selection import ARGUMENT, CONFIGURED, DEFAULT, Choice
 from ahbm.errors import AhbmError, Finding, Site, UnsupportedError
-from ahbm.ranks.calls import CallRecord, Row, summed
+from ahbm.ranks.calls import Alike, CallRecord, Ran, Row, summed, together
 from ahbm.selectors.asking import ConfiguredSelectors, Solo
 from ahbm.selectors.loading import as_selector
 from ahbm.selectors.protocol import AnySelector
@@ -22,7 +23,6 @@ from ahbm.selectors.protocol import AnySelector
 if TYPE_CHECKING:
     from ahbm.core.compiled import Compiled
     from ahbm.core.emulator import Emulator
-    from ahbm.core.limits import Limits
     from ahbm.job.reading import How
     from ahbm.ranks.setup import Setup
     from ahbm.source.algorithm import Algorithm
@@ -285,15 +285,49 @@ class Performed:
         )
         return told.at(*self.times[call][1:])
 
-    def rows(self, limits: Limits) -> list[Row]:
+    def rows(self, emulator: Emulator) -> list[Row]:
         """All calls by collective and number of ranks."""
         alike: dict[tuple[int, str, int | None], list[int]] = {}
+        groups: dict[tuple[str, tuple[int, ...]], list[Ran]] = {}
+        unknown = set[tuple[str, int]]()
+        least: dict[tuple[int, tuple[int, ...]], tuple[int | None, int]] = {}
+        places = Places(emulator.machine)
         for call, (made, compiled) in enumerate(zip(self.calls, self.programs, strict=True)):
             alike.setdefault((id(compiled), self.rules[call], made.root), []).append(call)
-        return summed(
-            (
-                (self.record(calls[0]), len(calls), sum(self.times[call][2] - self.times[call][1] for call in calls))
-                for calls in alike.values()
-            ),
-            limits,
+            sips = tuple(sorted(made.ranks))
+            key = (id(compiled), places.like(sips))
+            if key not in least:
+                least[key] = _bounds(emulator, compiled, key[1])
+            bound, fixed = least[key]
+            if bound is None:
+                unknown.add(self.kind(call))
+            request = compiled.request
+            root = request.src if request.kind.paired else request.root
+            groups.setdefault((made.collective, sips), []).append(Ran(*self.times[call], root, bound or 0, fixed))
+        found = summed(
+            Alike(self.record(calls[0]), len(calls), sum(self._took(call) for call in calls), 0, 0)
+            for calls in alike.values()
         )
+        of_kind: dict[tuple[str, int], tuple[int, int]] = {}
+        for (collective, sips), ran in groups.items():
+            before, now = of_kind.get((collective, len(sips)), (0, 0)), together(ran)
+            of_kind[collective, len(sips)] = before[0] + now[0], before[1] + now[1]
+        for row in found:
+            kind = (row.collective, row.ranks)
+            bound, row.within_ps = of_kind[kind]
+            row.bound_ps = None if kind in unknown else bound
+        return found
+
+    def _took(self, call: int) -> int:
+        _, last, end = self.times[call]
+        return end - last
+
+
+def _bounds(emulator: Emulator, compiled: Compiled, sips: Sequence[int]) -> tuple[int | None, int]:
+    """The bound of a call among these SIPs, None where none is known, and the same with one element per share."""
+    request = compiled.request
+    bound, fixed = (
+        emulator.least(replace(request, count=count), sips, compiled).ps
+        for count in (request.count, min(request.count, 1))
+    )
+    return bound, fixed or 0
