@@ -43,6 +43,7 @@ def test_every_element_that_counts_arrives_and_no_contribution_is_lost(machine: 
         here = emulator(machine, ranks)
         case = Case(here, request)
         assert examine(case, case.compiled(), parse("all") - {"divergence"}) == ()
+        assert (here.bound(request, case.compiled()).ps or 0) <= case.compiled().latency_ps
         arrays = [np.array([rng.randint(-99, 99) for _ in range(request.size)], np.int32) for _ in range(ranks)]
         buffers = [array.copy() for array in arrays]
         assert here.perform(request, buffers).notes == case.compiled().notes
@@ -83,6 +84,8 @@ def test_an_exchange_takes_as_long_as_its_sends() -> None:
     sent_ps = 4 * (13 + 6) * unit * 1000 // 50
     assert sent_ps < compiled.latency_ps < sent_ps + 2_000_000
     assert compiled.bytes == 4 * sum(map(sum, rows)) - 4 * 8 * unit
+    bound = here.bound(compiled.request, compiled)
+    assert sent_ps <= (bound.ps or 0) <= compiled.latency_ps and "sip0" in bound.reason
 
 
 def test_an_algorithm_that_knows_no_shares_pads_them_and_says_so() -> None:

@@ -28,7 +28,7 @@ from ahbm.core import library
 from ahbm.core.buffers import check_buffers
 from ahbm.core.compiled import Compiled, Cost, Refusal, Spares
 from ahbm.core.fitting import fitting
-from ahbm.core.limits import Bound, Limits
+from ahbm.core.limits import Bound, Limits, demands
 from ahbm.core.lowerings import Lowerings
 from ahbm.core.selection import Choice
 from ahbm.core.turned import TurnedAlgorithm, turned
@@ -300,7 +300,7 @@ class Emulator:
 
     def least(self, request: Request, sips: Sequence[int], compiled: Compiled | None = None) -> Bound:
         """As `bound`, without the launch, and for a request that runs on `sips`, its ranks in order."""
-        kind, nbytes = request.kind, request.tiles * request.nbytes
+        nbytes = request.tiles * request.nbytes
         if not request.count:
             return Bound.known(0, "nothing to move", True)
         try:
@@ -315,22 +315,23 @@ class Emulator:
             heard = [(f" with protocol {each.name}", self._speaking(each, nbytes).limits) for each in protocols]
 
         def find() -> Bound:
-            found = [
-                (
+            found = []
+            for told, limits in heard:
+                at_least = [
                     limits.bound(
-                        request.collective,
+                        demand.collective,
                         sips,
-                        request.count * request.element.storage.itemsize if kind.name != "barrier" else 0,
-                        root=request.src if kind.paired else request.root if kind.rooted else 0,
-                        dst=request.dst if kind.paired else 0,
+                        demand.nbytes,
+                        root=demand.root,
+                        dst=demand.dst,
                         tiles=None if request.placement is None else request.tiles,
                         program=None if compiled is None else compiled.program,
                         own=request.ranks,
-                    ),
-                    told,
-                )
-                for told, limits in heard
-            ]
+                        around=demand.around,
+                    )
+                    for demand in demands(request)
+                ]
+                found.append((max(at_least, key=lambda bound: -1 if bound.ps is None else bound.ps), told))
             bound, told = min(found, key=lambda each: -1 if each[0].ps is None else each[0].ps)
             return bound.told(told) if bound.ps else bound
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from ahbm._core import Limit, Machine, Program
 from ahbm.base.collectives import COLLECTIVES
+from ahbm.base.request import Request
 from ahbm.base.words import NOT_TIGHTEST
 from ahbm.errors import BudgetError, ConfigError, UnsupportedError
 
@@ -87,6 +88,46 @@ class Bound:
         return Bound.known, (self.ps, self.reason, self.tightest)
 
 
+class Demand(NamedTuple):
+    """A collective that moves no more than another one does."""
+
+    collective: str
+    nbytes: int
+    """Per chunk of a rank."""
+    root: int = 0
+    dst: int = 0
+    around: bool = False
+    """It says what the root sends, or gets, and not to or from whom: of links, those of the root count alone."""
+
+
+def demands(request: Request) -> list[Demand]:
+    """What a request moves at least: itself, or, of unequal shares, what the busiest rank sends, the busiest gets, and
+    the most that is for one, or for all."""
+    kind, item = request.kind, request.element.storage.itemsize
+    if request.shares is None:
+        nbytes = request.count * item if kind.name != "barrier" else 0
+        root = request.src if kind.paired else request.root if kind.rooted else 0
+        return [Demand(kind.name, nbytes, root, request.dst if kind.paired else 0)]
+    ranks, rows = range(request.world_size), request.shares
+    others = max(len(ranks) - 1, 1)
+
+    def busiest(moved: list[int], collective: str) -> Demand:
+        root = max(ranks, key=moved.__getitem__)
+        return Demand(collective, moved[root] * item // others, root, around=True)
+
+    if len(rows) == 1:
+        rest = [sum(rows[0]) - own for own in rows[0]]
+        most = max(ranks, key=rows[0].__getitem__)
+        gathers = kind.name == "all_gather"
+        whole = Demand("broadcast" if gathers else "reduce", rows[0][most] * item, most)
+        return [busiest(rest, "gather" if gathers else "scatter"), whole]
+    sent = [sum(rows[rank]) - rows[rank][rank] for rank in ranks]
+    got = [sum(row[rank] for row in rows) - rows[rank][rank] for rank in ranks]
+    pairs = ((i, j) for i in ranks for j in ranks if i != j)
+    src, dst = max(pairs, key=lambda pair: rows[pair[0]][pair[1]], default=(0, 0))
+    return [busiest(sent, "scatter"), busiest(got, "gather"), Demand("send_recv", rows[src][dst] * item, src, dst)]
+
+
 class Limits:
     """The bounds of one machine; what does not depend on the size is computed once, when it is asked for."""
 
@@ -106,13 +147,14 @@ class Limits:
         tiles: int | None = None,
         program: Program | None = None,
         own: Sequence[int] | None = None,
+        around: bool = False,
     ) -> Bound:
         """Bounds a collective of `nbytes` bytes per chunk of one rank (the whole array where it has no chunks).
 
         `ranks` are the SIPs of the group in order, or the first so many; `root` and `dst` are numbers among them. With
         `tiles`, every SIP holds so many tiles of `nbytes`, each a contribution. With `program`, the bound is that of
         programs that have the same PEs at each rank and move their data as that one does: in messages alone, or not;
-        it was made for the SIPs `own`, if not for these. Raises ConfigError (AHBM-C120).
+        it was made for the SIPs `own`, if not for these. `around`: see `Demand`. Raises ConfigError (AHBM-C120).
         """
         sips, cubes = self._machine.sips, self._machine.cubes
         count = ranks if isinstance(ranks, int) else len(ranks)
@@ -133,7 +175,10 @@ class Limits:
             return Bound.known(None, f"no bound is known for {tiles} of {cubes} cubes", False)
 
         def find() -> Known:
-            found = [self._bound((collective, group, root, dst, cubes), nbytes) for group, cubes in levels]
+            if around:
+                found = [self._around(group[root], collective == "gather", nbytes * (count - 1))]
+            else:
+                found = [self._bound((collective, group, root, dst, cubes), nbytes) for group, cubes in levels]
             tightest = all(bound.tightest for bound in found)
             ends = group[root], group[dst]
             by_tile = tiles is not None and collective == "all_reduce"
@@ -162,6 +207,13 @@ class Limits:
             except (UnsupportedError, BudgetError) as error:
                 self._known[key] = error.message
         return self._known[key]
+
+    def _around(self, sip: int, enters: bool, nbytes: int) -> Known:
+        try:
+            limit = Limit.around(self._machine, sip, enters)
+        except (UnsupportedError, BudgetError) as error:
+            return Known(None, error.message, False)
+        return Known(limit.ps(nbytes), f"{describe(limit.cut, 'sip', self._machine.sips)}, {NOT_TIGHTEST}", False)
 
     def _bound(self, key: _Key, nbytes: int) -> Known:
         limit = self._limit(key)
