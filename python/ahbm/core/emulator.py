@@ -301,7 +301,8 @@ class Emulator:
     def least(self, request: Request, sips: Sequence[int], compiled: Compiled | None = None) -> Bound:
         """As `bound`, without the launch, and for a request that runs on `sips`, its ranks in order."""
         nbytes = request.tiles * request.nbytes
-        if not request.count:
+        demanded = demands(request)
+        if not request.count or not demanded:
             return Bound.known(0, "nothing to move", True)
         try:
             protocols = () if self._is_spoken else usable(self.machine, nbytes, request.world_size)
@@ -329,7 +330,7 @@ class Emulator:
                         own=request.ranks,
                         around=demand.around,
                     )
-                    for demand in demands(request)
+                    for demand in demanded
                 ]
                 found.append((max(at_least, key=lambda bound: -1 if bound.ps is None else bound.ps), told))
             bound, told = min(found, key=lambda each: -1 if each[0].ps is None else each[0].ps)

@@ -120,12 +120,18 @@ def demands(request: Request) -> list[Demand]:
         most = max(ranks, key=rows[0].__getitem__)
         gathers = kind.name == "all_gather"
         whole = Demand("broadcast" if gathers else "reduce", rows[0][most] * item, most)
-        return [busiest(rest, "gather" if gathers else "scatter"), whole]
+        return _moving(busiest(rest, "gather" if gathers else "scatter"), whole)
     sent = [sum(rows[rank]) - rows[rank][rank] for rank in ranks]
     got = [sum(row[rank] for row in rows) - rows[rank][rank] for rank in ranks]
     pairs = ((i, j) for i in ranks for j in ranks if i != j)
     src, dst = max(pairs, key=lambda pair: rows[pair[0]][pair[1]], default=(0, 0))
-    return [busiest(sent, "scatter"), busiest(got, "gather"), Demand("send_recv", rows[src][dst] * item, src, dst)]
+    return _moving(
+        busiest(sent, "scatter"), busiest(got, "gather"), Demand("send_recv", rows[src][dst] * item, src, dst)
+    )
+
+
+def _moving(*found: Demand) -> list[Demand]:
+    return [demand for demand in found if demand.nbytes]
 
 
 class Limits:

@@ -64,6 +64,11 @@ impl<'a> Network<'a> {
     /// # Errors
     /// Those of [`Graph::of`] and [`cubes_of_a_sip`].
     pub fn around(&self, node: u32, enters: bool) -> Result<Limit, Diagnostic> {
+        if matches!(self.machine.sfr().network, SipNetwork::Switch) {
+            // Its one link carries whatever goes to, or comes from, any of the others.
+            let other = u32::from(node == 0);
+            return if enters { self.between(other, node) } else { self.between(node, other) };
+        }
         let graph = (self.graph)(self.machine)?;
         Ok(Limit { bound: bound_around(&graph, node, enters), unit_gbs: graph.unit_gbs(), contended: true })
     }
