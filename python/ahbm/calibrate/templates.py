@@ -201,6 +201,8 @@ def _tree(facts: Accelerator, size: int, alone: bool, nic_gbs: float | None) -> 
     # Messages are short where many ranks share an array: what they pipeline in is shorter.
     tree["system"] = {"flit_bytes": 16, "sips": sips}
     tree["cube"]["memory_map"] = {"hbm_total_gb": facts.memory_gb}
+    # One engine hands over what a rank sends: bandwidths are those of all of its channels together.
+    tree["pe"]["dma"] = {"setup_ns": 0}
     # Slots are in the accelerator's memory.
     tree["pe"]["tcm"]["mb"] = facts.memory_gb * 1024
     tree["pe"]["roofline"] = facts.roofline()

@@ -74,8 +74,8 @@ class Emulator:
         """By their overrides, the machines that calls of some size find with a protocol."""
         self._is_spoken = False
         """Whether the machine is one of those."""
-        self._crossing: dict[tuple[tuple[str, str], ...], Machine] = {}
-        """By their overrides, the machines whose messages between nodes find their interfaces."""
+        self._crossing: dict[tuple[tuple[str, str], ...], tuple[Machine, Limits]] = {}
+        """By their overrides, the machines whose messages between nodes find their interfaces, and their bounds."""
         self._turned: dict[tuple[Choice, int, int], TurnedAlgorithm] = {}
         self._selectors: Any = None
         """Those that ccl.yaml names, once one is asked."""
@@ -293,8 +293,9 @@ class Emulator:
 
     @checked
     def bound(self, request: Request, compiled: Compiled | None = None) -> Bound:
-        """The least time that any algorithm could take for a request, the launch included, with the quickest protocol for
-        its size; with `compiled`, any that has its PEs and moves its data as that does: in messages alone, or not."""
+        """The least time that any algorithm could take for a request, the launch included, with the quickest protocol
+        for its size; with `compiled`, any that has its PEs and moves its data as that does: in messages alone, or
+        not."""
         algorithm = None if compiled is None else compiled.by
         if (self.settings(algorithm).world_size or self.world_size) > self.machine.sips:
             ranks = f"{request.world_size} ranks that are PEs"
@@ -314,13 +315,15 @@ class Emulator:
             protocols = ()
         turned_by = compiled is not None and isinstance(compiled.given, TurnedAlgorithm)
         free = turned_by or not protocols
-        heard: list[tuple[str, Limits]] = [("", self.limits)] if free else []
+        heard = [("", self)] if free else []
         if not free:
-            heard = [(f" with protocol {each.name}", self._speaking(each, nbytes).limits) for each in protocols]
+            heard = [(f" with protocol {each.name}", self._speaking(each, nbytes)) for each in protocols]
+        more = striped(self.machine, sips, request.collective, False, request.shares)
 
         def find() -> Bound:
             found = []
-            for told, limits in heard:
+            for told, emulator in heard:
+                limits = emulator._limits_with(more)[1]
                 at_least = [
                     limits.bound(
                         demand.collective,
@@ -544,13 +547,17 @@ class Emulator:
     def _machine_of(self, request: Request, algorithm: Algorithm) -> Machine:
         """The machine as messages of a request by an algorithm find it: with their network interfaces."""
         more = striped(self.machine, request.ranks, request.collective, algorithm.is_plan, request.shares)
+        return self._limits_with(more)[0]
+
+    def _limits_with(self, more: tuple[tuple[str, str], ...]) -> tuple[Machine, Limits]:
+        """The machine of calls whose messages find their interfaces by overrides, and its bounds."""
         if not more:
-            return self.machine
+            return self.machine, self.limits
         if more not in self._crossing:
             plain, nbytes = self.machine.of_calls or (self.machine, 0)
             own = self.machine.overrides[len(plain.overrides) :]
             changed = plain.for_calls([*own, *more], nbytes) if nbytes else self.machine.changed(more)
-            self._crossing[more] = changed
+            self._crossing[more] = changed, Limits(changed)
         return self._crossing[more]
 
     def _quickest(
