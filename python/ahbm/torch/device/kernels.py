@@ -106,6 +106,9 @@ class Kernels(TorchDispatchMode):
             found = marks.where(x)
             if found is not None and (before is None or x.dim()):
                 before = found
+        if known.moves and known.overwrites and before is not None:  # what is written stays where it is
+            index = marks.where(given[0])
+            index = -1 if index is None else index
         if self.fake is None or known.is_call:
             out = func(*args, **kwargs)
         elif (

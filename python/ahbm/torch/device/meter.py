@@ -15,7 +15,7 @@ from torch.utils import flop_counter
 
 from ahbm.errors import ConfigError
 from ahbm.job.reading import parse_factor
-from ahbm.torch.device import module
+from ahbm.torch.device.machine import machine
 from ahbm.torch.device.touched import arithmetic, touched
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Meter:
     @cached_property
     def machine(self) -> Machine:
         """The machine of the environment, until a world is made on one."""
-        return module.machine()
+        return machine()
 
     def on(self, machine: Machine) -> None:
         """Kernels run on this machine from now on."""
