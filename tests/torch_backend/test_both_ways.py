@@ -112,7 +112,13 @@ def answer(job: Path, machine: dict[str, Any]) -> dict[str, Any]:
     assert len({found.latency_ns, ahbm.open(job, kind="job", fold=False, **machine).run().latency_ns}) == 1
     by_line = sorted(json.dumps(asdict(call), sort_keys=True) for call in found.calls)
     exposed = sorted((one.rank, one.exposed_ns, one.waiting_ns) for one in found.exposed)
-    return {"step": found.latency_ns, "ranks": found.ranks, "calls": by_line, "exposed": exposed, "path": found.on_path()}
+    return {
+        "step": found.latency_ns,
+        "ranks": found.ranks,
+        "calls": by_line,
+        "exposed": exposed,
+        "path": found.on_path(),
+    }
 
 
 def pairs(rank: int, ranks: int, lanes: Lanes) -> None:
@@ -174,6 +180,11 @@ def test_both_ways_give_one_answer(program: Program, machine: str, tmp_path: Pat
         assert by_one(program, 8, tmp_path, MACHINES[machine], rank) == whole
 
 
+def beside(at: tuple[int, ...], axes: tuple[int, ...]) -> list[int]:
+    """A place in a mesh but for its coordinates along `axes`."""
+    return [n for i, n in enumerate(at) if i not in axes]
+
+
 def meshes(seed: int) -> Program:
     """Groups along dimensions of a random mesh, made in a random manner, and calls of them beside kernels."""
     dice = random.Random(seed)
@@ -194,14 +205,14 @@ def meshes(seed: int) -> Program:
     def program(rank: int, ranks: int, lanes: Lanes) -> None:
         at = list(itertools.product(*map(range, shape)))
         families = [
-            sorted({tuple(r for r in range(ranks) if all(at[r][i] == at[own][i] for i in range(len(shape)) if i not in of))
-                    for own in range(ranks)})
+            sorted({tuple(r for r in range(ranks) if beside(at[r], of) == beside(at[own], of)) for own in range(ranks)})
             for of in axes
-        ]  # fmt: skip
+        ]
         made: dict[tuple[int, tuple[int, ...]], Any] = {}
         order = [(number, group) for number, family in enumerate(families) for group in family]
         if manner == "by rank":  # every rank's groups of all kinds, then those of the next
-            order = list(dict.fromkeys((n, g) for r in range(ranks) for n, f in enumerate(families) for g in f if r in g))
+            by_rank = [(n, g) for r in range(ranks) for n, f in enumerate(families) for g in f if r in g]
+            order = list(dict.fromkeys(by_rank))
         if manner == "shuffled":
             random.Random(seed).shuffle(order)
         for number, group in order:

@@ -258,7 +258,7 @@ class Answer:
         for what, point in zip(wanted, asked.points[1:], strict=True):
             if point.report is not None:
                 found.changes.append(Change(what, point.report.latency_ns))
-        if len(job.calls) and sum(map(len, job.replayed.nodes)) * job.simulated <= SEARCHED * 3 * len(job.ranks):
+        if len(job.calls) and sum(map(len, job.replayed.nodes)) <= SEARCHED * 3:
             found.best = opened.best()
             found.changes.append(Change("the best algorithm for every call", found.best.after.latency_ns))
         found.changes.sort(key=lambda change: (change.latency_ns, change.what))
@@ -330,9 +330,9 @@ class Answer:
         like = " like this one" if self.alike else ""
         peak, capacity = max(self.peaks, default=0), module.capacity()
         lines = [
-            f"ahbm: {what} takes {us(step)} us on {len(job.ranks)} ranks{like} of a {job.topology}: computing {us(computes)} "
-            f"us ({share(computes)}), exposed communication and waiting {us(exposed)} us ({share(exposed)}); memory "
-            f"{peak / 2**30:.3f} of {capacity / 2**30:,.0f} GiB"
+            f"ahbm: {what} takes {us(step)} us on {len(job.ranks)} ranks{like} of a {job.topology}: computing "
+            f"{us(computes)} us ({share(computes)}), exposed communication and waiting {us(exposed)} us "
+            f"({share(exposed)}); memory {peak / 2**30:.3f} of {capacity / 2**30:,.0f} GiB"
         ]
         rows: list[tuple[str, ...]] = [("line", "collective", "calls", "takes (us)", "exposed (us)", "by")]
         rows += [

@@ -1,7 +1,8 @@
 """How long the kernels of a rank take, by a model of the machine: the roofline.
 
 The longer of operations at the peak of their type and bytes at the bandwidth of the memory, or of the host's link, and
-what it takes to start a kernel (`Machine.kernel_ps`). torch counts the operations, by the registry of its FlopCounterMode.
+what it takes to start a kernel (`Machine.kernel_ps`). torch counts the operations, by the registry of its
+FlopCounterMode.
 """
 
 from __future__ import annotations
