@@ -46,6 +46,8 @@ FOLDER = "ahbm answer"
 """The key under which torch's store has the folder of the journals."""
 SEARCHED = 100_000
 """Nodes up to which a job is tried with every algorithm."""
+MOST = 5
+"""Changes that are told of."""
 _failed = [False]
 _met = [False]
 
@@ -341,7 +343,7 @@ class Answer:
         ]
         if len(rows) > 1:
             lines += aligned(rows)
-        helps = [change for change in self.changes if change.latency_ns < job.latency_ns][:3]
+        helps = [change for change in self.changes if change.latency_ns < job.latency_ns][:MOST]
         for change in helps:
             saved = 100 * (1 - change.latency_ns / job.latency_ns)
             lines.append(f"with {change.what}: {us(change.latency_ns / per)} us (-{saved:.1f} %)")
