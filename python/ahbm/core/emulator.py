@@ -28,12 +28,12 @@ from ahbm.core import library
 from ahbm.core.buffers import check_buffers
 from ahbm.core.compiled import Compiled, Cost, Refusal, Spares
 from ahbm.core.fitting import fitting
-from ahbm.core.limits import Bound, Limits
+from ahbm.core.limits import Bound, Limits, demands
 from ahbm.core.lowerings import Lowerings
 from ahbm.core.selection import Choice
 from ahbm.core.turned import TurnedAlgorithm, turned
 from ahbm.errors import AhbmError, ConfigError, DataError, UnsupportedError
-from ahbm.source.algorithm import Algorithm, AlgorithmLoader, Lowered, listed
+from ahbm.source.algorithm import PADDED, Algorithm, AlgorithmLoader, Lowered, listed
 from ahbm.source.module import ModuleAlgorithm, needs_switch
 
 CACHED_OPS = 50_000_000
@@ -290,20 +290,53 @@ class Emulator:
 
     @checked
     def bound(self, request: Request, compiled: Compiled | None = None) -> Bound:
-        """The least time that any algorithm could take for a request; with `compiled`, any that moves its data as that
-        does, in messages alone or not."""
-        kind = request.kind
-        if not request.count:
+        """The least time that any algorithm could take for a request, the launch included, with the quickest protocol for
+        its size; with `compiled`, any that has its PEs and moves its data as that does: in messages alone, or not."""
+        algorithm = None if compiled is None else compiled.by
+        if (self.settings(algorithm).world_size or self.world_size) > self.machine.sips:
+            ranks = f"{request.world_size} ranks that are PEs"
+            return Bound.known(None, f"no bound is known for {ranks}", False)
+        return self.least(request, request.ranks, compiled).after(self.machine.launch_ps)
+
+    def least(self, request: Request, sips: Sequence[int], compiled: Compiled | None = None) -> Bound:
+        """As `bound`, without the launch, and for a request that runs on `sips`, its ranks in order."""
+        nbytes = request.tiles * request.nbytes
+        demanded = demands(request)
+        if not request.count or not demanded:
             return Bound.known(0, "nothing to move", True)
-        return self.limits.bound(
-            request.collective,
-            request.world_size,
-            request.count * request.element.storage.itemsize if kind.name != "barrier" else 0,
-            root=request.src if kind.paired else request.root if kind.rooted else 0,
-            dst=request.dst if kind.paired else 0,
-            tiles=None if request.placement is None else request.tiles,
-            program=None if compiled is None else compiled.program,
-        )
+        try:
+            protocols = () if self._is_spoken else usable(self.machine, nbytes, request.world_size)
+        except ConfigError:
+            # A size that no protocol is for runs by knobs alone.
+            protocols = ()
+        turned_by = compiled is not None and isinstance(compiled.given, TurnedAlgorithm)
+        free = turned_by or not protocols
+        heard: list[tuple[str, Limits]] = [("", self.limits)] if free else []
+        if not free:
+            heard = [(f" with protocol {each.name}", self._speaking(each, nbytes).limits) for each in protocols]
+
+        def find() -> Bound:
+            found = []
+            for told, limits in heard:
+                at_least = [
+                    limits.bound(
+                        demand.collective,
+                        sips,
+                        demand.nbytes,
+                        root=demand.root,
+                        dst=demand.dst,
+                        tiles=None if request.placement is None else request.tiles,
+                        program=None if compiled is None else compiled.program,
+                        own=request.ranks,
+                        around=demand.around,
+                    )
+                    for demand in demanded
+                ]
+                found.append((max(at_least, key=lambda bound: -1 if bound.ps is None else bound.ps), told))
+            bound, told = min(found, key=lambda each: -1 if each[0].ps is None else each[0].ps)
+            return bound.told(told) if bound.ps else bound
+
+        return Bound(find)
 
     @checked
     def perform(
@@ -464,15 +497,15 @@ class Emulator:
             return self._spoken[key]
 
     def _lower(self, request: Request, algorithm: Algorithm, settings: Settings, layout: Layout) -> Compiled:
+        asked = request if getattr(algorithm, "takes_shares", False) else request.padded()
+
         def make() -> tuple[Lowered, str]:
-            return fitting(
-                self.machine, settings, lambda chosen: algorithm.lower(self.machine, request, layout, chosen)
-            )
+            return fitting(self.machine, settings, lambda chosen: algorithm.lower(self.machine, asked, layout, chosen))
 
         if self._lowerings is None or not getattr(algorithm, "by_shape", False):
             lowered, note = make()
         else:
-            lowered, note = self._lowerings.lowered(self.machine, (request, settings, algorithm.identity), make)
+            lowered, note = self._lowerings.lowered(self.machine, (asked, settings, algorithm.identity), make)
         return Compiled(
             request,
             settings.algorithm,
@@ -482,7 +515,7 @@ class Emulator:
             settings.event_budget,
             lowered.covered,
             lowered.timed,
-            tuple(filter(None, (lowered.note, note))),
+            tuple(filter(None, (lowered.note, note, "" if asked is request else PADDED))),
         )
 
     def _quickest(

@@ -190,6 +190,11 @@ class PlanAlgorithm:
         return True
 
     @property
+    def takes_shares(self) -> bool:
+        """False: its chunks are equal."""
+        return False
+
+    @property
     def is_plan(self) -> bool:
         """True."""
         return True

@@ -31,7 +31,7 @@ from ahbm.ranks.operation import Part
 from ahbm.ranks.seat import Call
 from ahbm.ranks.session import by, price
 from ahbm.ranks.setup import Setup
-from ahbm.ranks.terms import Terms, counted
+from ahbm.ranks.terms import Terms, exchanged
 from ahbm.ranks.ticket import Notify, Ticket
 from ahbm.torch import report
 from ahbm.torch.families import Families, Family, watch
@@ -142,7 +142,7 @@ class Alone:
         family = self.families.of(call.group)
         if isinstance(call.buffer, Exchange):
             _exchange(call.buffer, call.group.rank_of(rank))
-            request = counted(request, Exchange.longest([call.buffer]))
+            request = exchanged(request, [call.buffer.sends] * request.world_size)
         elif not isinstance(call.buffer, Hollow):
             _uniform(request, call.buffer, call.group.rank_of(rank))
         compiled = self.emulator.compile(request, by(self._setup, call.terms, request, self.emulator))

@@ -116,6 +116,8 @@ def _facts(call: Call, me: int) -> dict[str, Fact]:
         facts["op"] = call.terms.request.op
     if collective.rooted:
         facts["root"] = ranks[call.terms.request.root]
+    if (shares := call.terms.request.shares) is not None:
+        facts |= {"in_splits" if collective.name == "reduce_scatter" else "out_splits": shares[0]}
     if isinstance(call.buffer, Exchange):
         facts |= {"in_splits": call.buffer.sends, "out_splits": call.buffer.receives}
     return facts

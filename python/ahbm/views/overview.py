@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ahbm.base import codes
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.config.topology import resized
+from ahbm.errors import BudgetError
 from ahbm.runs import bands, bench, compare
 from ahbm.runs.plans import with_plans
 from ahbm.views import answer, certificates, comparisons, reasons
@@ -40,6 +41,16 @@ class Contents:
     """Of synthesized algorithms."""
     refused: Sequence[bench.Refused] = ()
     """What did not run, for every number of ranks."""
+    unexplained: Mapping[str, BudgetError] = field(default_factory=dict)
+    """By algorithm, what is missing among `explanations`, and why."""
+
+    @property
+    def left_out(self) -> list[str]:
+        """What is missing of the page for want of room, in sentences."""
+        return [
+            f"Why {name} takes this long is left out: {error.message} ({error.code})."
+            for name, error in self.unexplained.items()
+        ]
 
 
 def gather(
@@ -78,13 +89,18 @@ def gather(
         first = {report.algorithm: report for report in reversed(reports)}
         found = [measure(sweep.case(name, report.bytes, emulator)) for name, report in first.items()]
     last = {report.algorithm: report for report in [r for r in reports if r.right] or reports}
-    explanations = {}
+    explanations: dict[str, Explanation] = {}
+    unexplained: dict[str, BudgetError] = {}
     for name, report in last.items() if explain else ():
         tell(f"why {name} takes as long as it does at {report.bytes:,} B")
-        explanations[name] = report.explain()
+        try:
+            explanations[name] = report.explain()
+        except BudgetError as error:
+            unexplained[name] = error
     certificate = certificates.section(emulator, reports)
     limit = peak(emulator, sweep, reports)
-    return Contents(sweep, reports, limit, worlds, found, emulator.machine, explanations, certificate, refused)
+    machine = emulator.machine
+    return Contents(sweep, reports, limit, worlds, found, machine, explanations, certificate, refused, unexplained)
 
 
 def peak(emulator: Emulator, sweep: bench.Sweep, reports: Sequence[Report]) -> float | None:
@@ -136,6 +152,8 @@ def _page(contents: Contents) -> Page:
     if contents.explanations:
         size = max(report.bytes for report in reports)
         sections += reasons.sections(contents.explanations, contents.machine, charts, f" at {size:,} B")
+    if contents.left_out:
+        sections.append(Section("unexplained", "What is not explained", " ".join(contents.left_out)))
     if contents.numerics:
         sections.append(_numerics(contents.numerics))
     facts = [

@@ -352,7 +352,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("AHBM-U234", "a recorded job that only names a process group, not its ranks"),
     ("AHBM-U235", "ASTRA-sim's numbers: something that ASTRA-sim stops at, or a model of it that is not here; names it"),
     ("AHBM-U236", "a job without data-parallel replicas that could be more or fewer, or that can have none of this number"),
-    ("AHBM-U237", "warning: an all_to_all of a job whose pairs do not exchange equally much, timed with the longest split for every pair"),
+    ("AHBM-U237", "warning: an all_to_all of a job whose pairs do not exchange equally much, and the trace does not state what each exchanges"),
     ("AHBM-U238", "warning: a collective of a job that names dimensions of a network (`involved_dim`) where no network is given: it runs among all ranks"),
     ("AHBM-U290", "not decided: a result depends on an operation that a check cannot follow, or a barrier has too many ranks"),
     ("AHBM-U291", "a file of a format that cannot be read"),

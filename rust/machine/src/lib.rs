@@ -56,13 +56,13 @@ mod symmetry;
 mod validated;
 pub mod yaml;
 
-pub use costs::{Band, Channels, Costs, Library, NetworkModel, Protocol, Tier};
+pub use costs::{Band, Channels, Costs, DmaChannels, Library, NetworkModel, Protocol, Tier};
 pub use declared::suggestion;
 pub use diagnostic::{Diagnostic, Site};
 pub use direction::{Direction, Heading};
 pub use faults::{FULL_PACE, Jitter};
 pub use ids::{Coord, LinkId, Node, PeId};
-pub use machine::{CubePort, LinkChange, Machine, SipLink, Switch};
+pub use machine::{CubePort, LinkChange, Machine, Ports, SipLink, Switch};
 pub use rate::{Ps, Rate, ns_to_ps};
 pub use roofline::{Arithmetic, Kernel, Roofline};
 pub use route::{Hop, Route};

@@ -7,7 +7,8 @@ use crate::roofline::Roofline;
 use crate::sip_links::{Reducer, SipLinks};
 use crate::validated::{Validated, validate};
 use crate::{
-    Band, Coord, Costs, Diagnostic, Heading, Library, LinkId, Node, PeId, Protocol, Ps, Rate, Sfr, overrides, yaml,
+    Band, Coord, Costs, Diagnostic, DmaChannels, Heading, Library, LinkId, Node, PeId, Protocol, Ps, Rate, Sfr,
+    overrides, yaml,
 };
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -81,6 +82,19 @@ pub struct CubePort {
     pub rate: Rate,
     /// Its latency, in ps.
     pub latency_ps: Ps,
+}
+
+/// Bandwidths of a PE's ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ports {
+    /// To its router.
+    pub out: Rate,
+    /// From its router.
+    pub into: Rate,
+    /// From its HBM slice.
+    pub read: Rate,
+    /// To its HBM slice.
+    pub write: Rate,
 }
 
 /// A switch that reduces, by its number among those of a machine.
@@ -305,12 +319,32 @@ impl Machine {
         }
     }
 
-    /// Bandwidths of a PE's ports that its DMA write channel feeds: to its router, and to its HBM slice.
-    pub fn ports(&self, pe: PeId) -> [Rate; 2] {
+    /// The link between SIPs whose DMA channel a transfer takes on a way over these links: the first one. None where every
+    /// channel takes any transfer, and for what crosses no such link.
+    pub fn dma_link(&self, way: impl IntoIterator<Item = LinkId>) -> Option<LinkId> {
+        let between = |link: &LinkId| matches!(self.locate(*link), Some(Place::Sips { .. }));
+        match self.costs.dma_channels {
+            DmaChannels::PerLink => way.into_iter().find(between),
+            DmaChannels::Any(_) => None,
+        }
+    }
+
+    /// Bandwidths of a PE's ports.
+    pub fn ports(&self, pe: PeId) -> Ports {
+        let [out, into, read, write] = [CubeLink::NocOut, CubeLink::NocIn, CubeLink::HbmRead, CubeLink::HbmWrite]
+            .map(|link| self.rate_in_cube(pe, link(self.coord(pe).pe)));
+        Ports { out, into, read, write }
+    }
+
+    /// Bandwidth of the port of a PE's cube to the I/O chiplet, or of that from it.
+    pub fn io_port(&self, pe: PeId, out: bool) -> Rate {
+        self.rate_in_cube(pe, if out { CubeLink::IoOut } else { CubeLink::IoIn })
+    }
+
+    fn rate_in_cube(&self, pe: PeId, link: CubeLink) -> Rate {
         let at = self.coord(pe);
         let base = (at.sip * self.sfr.cubes() + at.cube) * self.cube.links();
-        [CubeLink::NocOut(at.pe), CubeLink::HbmWrite(at.pe)]
-            .map(|link| self.link_rate(LinkId(base + self.cube.index(link))))
+        self.link_rate(LinkId(base + self.cube.index(link)))
     }
 
     /// Latency of a link itself in ps, without routers or memory; 0 for ids out of range.

@@ -6,7 +6,8 @@ use crate::given::{Given, given};
 use crate::interrupt::interruptible;
 use crate::operand;
 use ahbm_emulator::training::{Lanes, Terms};
-use ahbm_machine::{Arithmetic, Coord, Diagnostic, Kernel, PeId};
+use ahbm_machine::{Arithmetic, Coord, Diagnostic, DmaChannels, Kernel, PeId};
+use ahbm_synthesis::{Collective, least_by_io};
 use ahbm_views::features::Fingerprint;
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -128,6 +129,36 @@ impl Machine {
     fn reduces(&self, sips: Given<Vec<u32>>) -> PyResult<bool> {
         given!(sips);
         Ok(self.inner.reducing_switch(sips).is_ok())
+    }
+
+    /// The least time in ps that the ports between cubes and I/O chiplets allow a collective of `nbytes` per share among
+    /// the SIPs, whatever runs there, and which port it is; `root` and `dst` are SIPs. None where they limit nothing.
+    fn least_by_io(
+        &self,
+        collective: Given<&str>,
+        sips: Given<Vec<u32>>,
+        nbytes: Given<u64>,
+        root: Given<u32>,
+        dst: Given<u32>,
+    ) -> PyResult<Option<(u64, String)>> {
+        given!(collective, sips, nbytes, root, dst);
+        let least = |collective, sips: &[u32]| least_by_io(&self.inner, collective, sips, nbytes, root);
+        let found = match Collective::parse(collective) {
+            Some(collective) => least(collective, &sips),
+            // As much leaves a sender, and enters a receiver, as of a broadcast between them.
+            None if collective == "send_recv" && root != dst => least(Collective::Broadcast, &[root, dst]),
+            None => None,
+        };
+        Ok(found.map(|least| (least.ps, least.by)))
+    }
+
+    /// Channels of a PE's DMA engine in each direction; None: one for each link between SIPs.
+    #[getter]
+    fn dma_channels(&self) -> Option<u32> {
+        match self.inner.costs().dma_channels {
+            DmaChannels::Any(count) => Some(count),
+            DmaChannels::PerLink => None,
+        }
     }
 
     /// Whether a renumbering of the SIPs that takes every `source[i]` to `target[i]` leaves the machine as it is: what

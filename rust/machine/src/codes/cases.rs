@@ -329,7 +329,7 @@ pub const CASES: &[(&str, &str, &str)] = &[
     ("AHBM-U234", "a recorded job with `pg_name` alone", "give the ranks: `--groups groups.json`"),
     ("AHBM-U235", "a barrier in a workload of ASTRA-sim, `model-shared-bus`, or a Switch among several dimensions without `--parity`", "leave it out, or express it by what ASTRA-sim has"),
     ("AHBM-U236", "`ahbm run step --replicas 8` of a job whose ranks send to each other in a ring", "record the job at this number of ranks"),
-    ("AHBM-U237", "`in_splits` of 1 and 1,048,576 elements in one node", "take the time for an upper bound"),
+    ("AHBM-U237", "ranks that state 16 and 64 bytes, and no `in_splits`", "record the splits of all ranks; else take the time for what the warning says it is"),
     ("AHBM-U238", "`involved_dim` [true, false] under `ahbm run`", "give the network: `ahbm astra`, or name the groups of ranks: `pg_name` and `ranks`"),
     ("AHBM-U290", "an `exp` on the way of a contribution", "compare numbers instead: `ahbm run` without `--check`"),
     ("AHBM-U291", "`ahbm check plan.pkl`", "give MSCCL-IR (.xml), an execution plan (.json), a trace (.et) or a schedule (.csv, .json)"),

@@ -1,7 +1,7 @@
 //! The keys of `topology.yaml`.
 
 use super::{Checked, Count, Gbs, LibraryKeys, Names, Ns, PerNs, ProtocolKeys, Protocols, Real, Tiers, Word, section};
-use crate::{NetworkModel, Protocol, Ps};
+use crate::{DmaChannels, NetworkModel, Protocol, Ps};
 
 section! {
     /// A machine: SIPs joined by a network, each a mesh of cubes, each cube with PEs. Every key is optional;
@@ -348,6 +348,9 @@ section! {
     Dma {
         /// From a descriptor's issue to its first byte, in ns.
         setup_ns: Ns = Ns::ps(10_500),
+        /// Transfers under way at once, so many writes and as many reads: a number, each takes the channel that is free
+        /// first; or `per_link`, each takes that of the first link between SIPs on its way. 1 where absent.
+        channels: Option<DmaChannels> = None,
     }
 }
 
