@@ -314,6 +314,9 @@ class Emulator:
         if not free:
             heard = [(f" with protocol {each.name}", self._speaking(each, nbytes).limits) for each in protocols]
 
+        # What only states how much it sends need not do what a collective demands.
+        program = None if compiled is None or compiled.timed else compiled.program
+
         def find() -> Bound:
             found = [
                 (
@@ -324,7 +327,7 @@ class Emulator:
                         root=request.src if kind.paired else request.root if kind.rooted else 0,
                         dst=request.dst if kind.paired else 0,
                         tiles=None if request.placement is None else request.tiles,
-                        program=None if compiled is None else compiled.program,
+                        program=program,
                         own=request.ranks,
                     ),
                     told,
