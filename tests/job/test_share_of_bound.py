@@ -39,7 +39,7 @@ def write(folder: Path, ranks: int, calls: list[tuple[str, int, int, tuple[int, 
 
 @pytest.mark.parametrize(("topology", "percent"), [("npu_switch_8", 100), ("npu_ring_8", 52)])
 def test_gathers_that_follow_each_other(tmp_path: Path, topology: str, percent: float) -> None:
-    """The sender goes on to the next gather while the root still takes the last: latencies count once. Round a ring, half
+    """The sender goes on to the next gather while the root still takes the last: latencies count once. On a ring, half
     of the data could go the other way."""
     (row,) = ahbm.run(write(tmp_path, 2, [("gather", MIB, 0, (0, 1))] * 4, True), topology=topology).rows()
     assert row.percent_of_bound == pytest.approx(percent, abs=0.1)
