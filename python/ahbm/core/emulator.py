@@ -28,7 +28,8 @@ from ahbm.core import library
 from ahbm.core.buffers import check_buffers
 from ahbm.core.compiled import Compiled, Cost, Refusal, Spares
 from ahbm.core.fitting import fitting
-from ahbm.core.limits import Bound, Limits, demands
+from ahbm.core.least import least
+from ahbm.core.limits import Bound, Limits
 from ahbm.core.lowerings import Lowerings
 from ahbm.core.selection import Choice
 from ahbm.core.turned import TurnedAlgorithm, turned
@@ -72,7 +73,7 @@ class Emulator:
         self._protocol = chosen(machine)
         self._spoken: OrderedDict[tuple[tuple[str, str], ...], Emulator] = OrderedDict()
         """By their overrides, the machines that calls of some size find with a protocol."""
-        self._is_spoken = False
+        self.is_spoken = False
         """Whether the machine is one of those."""
         self._turned: dict[tuple[Choice, int], TurnedAlgorithm] = {}
         self._selectors: Any = None
@@ -290,7 +291,7 @@ class Emulator:
 
     @checked
     def bound(self, request: Request, compiled: Compiled | None = None) -> Bound:
-        """The least time that any algorithm could take for a request, the launch included, with the quickest protocol for
+        """The least time that any algorithm could take for a request, behind the launch, with the quickest protocol for
         its size; with `compiled`, any that has its PEs and moves its data as that does: in messages alone, or not."""
         algorithm = None if compiled is None else compiled.by
         if (self.settings(algorithm).world_size or self.world_size) > self.machine.sips:
@@ -300,43 +301,7 @@ class Emulator:
 
     def least(self, request: Request, sips: Sequence[int], compiled: Compiled | None = None) -> Bound:
         """As `bound`, without the launch, and for a request that runs on `sips`, its ranks in order."""
-        nbytes = request.tiles * request.nbytes
-        demanded = demands(request)
-        if not request.count or not demanded:
-            return Bound.known(0, "nothing to move", True)
-        try:
-            protocols = () if self._is_spoken else usable(self.machine, nbytes, request.world_size)
-        except ConfigError:
-            # A size that no protocol is for runs by knobs alone.
-            protocols = ()
-        turned_by = compiled is not None and isinstance(compiled.given, TurnedAlgorithm)
-        free = turned_by or not protocols
-        heard: list[tuple[str, Limits]] = [("", self.limits)] if free else []
-        if not free:
-            heard = [(f" with protocol {each.name}", self._speaking(each, nbytes).limits) for each in protocols]
-
-        def find() -> Bound:
-            found = []
-            for told, limits in heard:
-                at_least = [
-                    limits.bound(
-                        demand.collective,
-                        sips,
-                        demand.nbytes,
-                        root=demand.root,
-                        dst=demand.dst,
-                        tiles=None if request.placement is None else request.tiles,
-                        program=None if compiled is None else compiled.program,
-                        own=request.ranks,
-                        around=demand.around,
-                    )
-                    for demand in demanded
-                ]
-                found.append((max(at_least, key=lambda bound: -1 if bound.ps is None else bound.ps), told))
-            bound, told = min(found, key=lambda each: -1 if each[0].ps is None else each[0].ps)
-            return bound.told(told) if bound.ps else bound
-
-        return Bound(find)
+        return least(self, request, sips, compiled)
 
     @checked
     def perform(
@@ -405,7 +370,7 @@ class Emulator:
             notes = (import_module("ahbm.selectors.why").brief(selected),)
             algorithm = self.by_choice(request, selected)
         named = algorithm.protocol if isinstance(algorithm, TurnedAlgorithm) else ""
-        if not named and not self._is_spoken and (protocols := usable(self.machine, nbytes, request.world_size)):
+        if not named and not self.is_spoken and (protocols := usable(self.machine, nbytes, request.world_size)):
             best = self._spoken_best(protocols, request, algorithm, compare)
             return replace(best, notes=(*notes, *best.notes)) if notes else best
         given = None if algorithm is None or isinstance(algorithm, str) else algorithm
@@ -471,7 +436,7 @@ class Emulator:
         for protocol, own in pairs:
             for way in [algorithm] if len(own) == len(names) else own:
                 try:
-                    found = self._speaking(protocol, nbytes).compile_timed(request, way, compare=compare)
+                    found = self.speaking(protocol, nbytes).compile_timed(request, way, compare=compare)
                 except AhbmError as error:
                     refused = refused or error
                     continue
@@ -485,12 +450,13 @@ class Emulator:
         note = f"protocol {protocol.name}{quickest}"
         return replace(found, protocol=protocol.name, notes=(*found.notes, note))
 
-    def _speaking(self, protocol: Protocol, nbytes: int) -> Emulator:
+    def speaking(self, protocol: Protocol, nbytes: int) -> Emulator:
+        """The emulator on the machine that calls of `nbytes` bytes of one rank's array find with a protocol."""
         key = protocol.on(nbytes)
         with self._lock:
             if key not in self._spoken:
                 self._spoken[key] = self.on(self.machine.for_calls(key, nbytes))
-                self._spoken[key]._is_spoken = True
+                self._spoken[key].is_spoken = True
                 while len(self._spoken) > SPOKEN:
                     self._spoken.popitem(last=False)
             self._spoken.move_to_end(key)

@@ -60,6 +60,8 @@ class Bound:
 
     def told(self, more: str) -> Bound:
         """The same with more words behind its reason, before the doubt whether it is the tightest."""
+        if not more or not self.ps:
+            return self
         doubt = f", {NOT_TIGHTEST}"
         plain = self.reason.removesuffix(doubt)
         return Bound.known(self.ps, plain + more + doubt * (plain != self.reason), self.tightest)
