@@ -51,6 +51,7 @@ __all__ = [
     "RecvFuture",
     "Ref",
     "Replayed",
+    "Roofline",
     "RuleTable",
     "Schedule",
     "Timeline",

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ahbm._core import Machine, Plan
 from ahbm.base import layout as layouts
 from ahbm.base.arguments import checked, refused
-from ahbm.base.collectives import BITWISE, COLLECTIVES, OPS
+from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.layout import Layout
 from ahbm.base.logs import DEBUG, INFO, log
 from ahbm.base.request import Request
@@ -25,10 +25,11 @@ from ahbm.config.protocols import Protocol, chosen, forced, spoken_with, striped
 from ahbm.config.settings import Settings
 from ahbm.config.topology import load_machine
 from ahbm.core import library
-from ahbm.core.buffers import check_buffers
+from ahbm.core.buffers import check_buffers, check_request
 from ahbm.core.compiled import Compiled, Cost, Refusal, Spares
 from ahbm.core.fitting import fitting
-from ahbm.core.limits import Bound, Limits, demands
+from ahbm.core.least import least
+from ahbm.core.limits import Bound, Limits, Stripes
 from ahbm.core.lowerings import Lowerings
 from ahbm.core.selection import Choice
 from ahbm.core.turned import TurnedAlgorithm, turned
@@ -72,16 +73,15 @@ class Emulator:
         self._protocol = chosen(machine)
         self._spoken: OrderedDict[tuple[tuple[str, str], ...], Emulator] = OrderedDict()
         """By their overrides, the machines that calls of some size find with a protocol."""
-        self._is_spoken = False
+        self.is_spoken = False
         """Whether the machine is one of those."""
-        self._crossing: dict[tuple[tuple[str, str], ...], tuple[Machine, Limits]] = {}
-        """By their overrides, the machines whose messages between nodes find their interfaces, and their bounds."""
         self._turned: dict[tuple[Choice, int, int], TurnedAlgorithm] = {}
         self._selectors: Any = None
         """Those that ccl.yaml names, once one is asked."""
         self._listed: dict[str, tuple[str, ...]] = {}
         """The collectives of every configured algorithm."""
         self.limits = Limits(machine)
+        self.stripes = Stripes(machine, self.limits)
 
     @staticmethod
     @checked
@@ -293,56 +293,16 @@ class Emulator:
 
     @checked
     def bound(self, request: Request, compiled: Compiled | None = None) -> Bound:
-        """The least time that any algorithm could take for a request, the launch included, with the quickest protocol
-        for its size; with `compiled`, any that has its PEs and moves its data as that does: in messages alone, or
-        not."""
+        """The least time that any algorithm could take for a request, behind the launch, with the quickest protocol for
+        its size; with `compiled`, any that has its PEs and moves its data as that does: in messages alone, or not."""
         algorithm = None if compiled is None else compiled.by
         if (self.settings(algorithm).world_size or self.world_size) > self.machine.sips:
-            ranks = f"{request.world_size} ranks that are PEs"
-            return Bound.known(None, f"no bound is known for {ranks}", False)
+            return Bound.known(None, f"no bound is known for {request.world_size} ranks that are PEs", False)
         return self.least(request, request.ranks, compiled).after(self.machine.launch_ps)
 
     def least(self, request: Request, sips: Sequence[int], compiled: Compiled | None = None) -> Bound:
         """As `bound`, without the launch, and for a request that runs on `sips`, its ranks in order."""
-        nbytes = request.tiles * request.nbytes
-        demanded = demands(request)
-        if not request.count or not demanded:
-            return Bound.known(0, "nothing to move", True)
-        try:
-            protocols = () if self._is_spoken else usable(self.machine, nbytes, request.world_size)
-        except ConfigError:
-            # A size that no protocol is for runs by knobs alone.
-            protocols = ()
-        turned_by = compiled is not None and isinstance(compiled.given, TurnedAlgorithm)
-        free = turned_by or not protocols
-        heard = [("", self)] if free else []
-        if not free:
-            heard = [(f" with protocol {each.name}", self._speaking(each, nbytes)) for each in protocols]
-        more = striped(self.machine, sips, request.collective, False, request.shares)
-
-        def find() -> Bound:
-            found = []
-            for told, emulator in heard:
-                limits = emulator._limits_with(more)[1]
-                at_least = [
-                    limits.bound(
-                        demand.collective,
-                        sips,
-                        demand.nbytes,
-                        root=demand.root,
-                        dst=demand.dst,
-                        tiles=None if request.placement is None else request.tiles,
-                        program=None if compiled is None else compiled.program,
-                        own=request.ranks,
-                        around=demand.around,
-                    )
-                    for demand in demanded
-                ]
-                found.append((max(at_least, key=lambda bound: -1 if bound.ps is None else bound.ps), told))
-            bound, told = min(found, key=lambda each: -1 if each[0].ps is None else each[0].ps)
-            return bound.told(told) if bound.ps else bound
-
-        return Bound(find)
+        return least(self, request, sips, compiled)
 
     @checked
     def perform(
@@ -411,7 +371,7 @@ class Emulator:
             notes = (import_module("ahbm.selectors.why").brief(selected),)
             algorithm = self.by_choice(request, selected)
         named = algorithm.protocol if isinstance(algorithm, TurnedAlgorithm) else ""
-        if not named and not self._is_spoken and (protocols := usable(self.machine, nbytes, request.world_size)):
+        if not named and not self.is_spoken and (protocols := usable(self.machine, nbytes, request.world_size)):
             best = self._spoken_best(protocols, request, algorithm, compare)
             return replace(best, notes=(*notes, *best.notes)) if notes else best
         given = None if algorithm is None or isinstance(algorithm, str) else algorithm
@@ -423,7 +383,7 @@ class Emulator:
             settings = self.ccl.settings(candidates[0])
         world = settings.world_size or self.world_size
         layouts.check_ranks(self.machine, request.ranks, world)
-        _check_request(request)
+        check_request(request)
         layout = self._layout(request, world)
         if given is not None:
             found: Algorithm = given
@@ -464,8 +424,7 @@ class Emulator:
         algorithm: str | Algorithm | None,
         compare: bool,
     ) -> Compiled:
-        """The quickest of the protocols for a request, the first of equals; raises the error of the first where it runs
-        with none of them."""
+        """The quickest of the protocols for a request; raises the error of the first where none runs it."""
         best: tuple[int, Protocol, Compiled] | None = None
         refused: AhbmError | None = None
         nbytes = request.tiles * request.nbytes
@@ -482,7 +441,7 @@ class Emulator:
                 ways.append((forced(self.machine, protocol_name, nbytes, request.world_size), algorithm or name))
         for protocol, way in ways:
             try:
-                found = self._speaking(protocol, nbytes).compile_timed(request, way, compare=compare)
+                found = self.speaking(protocol, nbytes).compile_timed(request, way, compare=compare)
             except AhbmError as error:
                 refused = refused or error
                 continue
@@ -498,24 +457,18 @@ class Emulator:
         return replace(found, protocol=protocol.name, notes=(*found.notes, note))
 
     def _said(self, algorithm: str | Algorithm) -> str | None:
-        """The protocol of the machine's library that a plan asks for: that of its entry, or its own, unless that is
-        Simple, which plans are of that choose none. None for no plan."""
+        """The protocol that a plan asks for; None for no plan."""
         if isinstance(algorithm, str) and self.ccl.settings(algorithm).kind != "plan":
             return None
-        found = self.algorithm(algorithm)
-        how = getattr(found, "how", None)
-        if how is None or not found.is_plan:
-            return None
-        own = getattr(getattr(found, "read", None), "protocol", None)
-        name: str | None = how.protocol or (None if own == "Simple" else own)
-        return name
+        return library.stated_protocol(self.algorithm(algorithm))
 
-    def _speaking(self, protocol: Protocol, nbytes: int) -> Emulator:
+    def speaking(self, protocol: Protocol, nbytes: int) -> Emulator:
+        """The emulator on the machine that calls of `nbytes` bytes of one rank's array find with a protocol."""
         key = protocol.on(nbytes)
         with self._lock:
             if key not in self._spoken:
                 self._spoken[key] = self.on(self.machine.for_calls(key, nbytes))
-                self._spoken[key]._is_spoken = True
+                self._spoken[key].is_spoken = True
                 while len(self._spoken) > SPOKEN:
                     self._spoken.popitem(last=False)
             self._spoken.move_to_end(key)
@@ -547,31 +500,18 @@ class Emulator:
     def _machine_of(self, request: Request, algorithm: Algorithm) -> Machine:
         """The machine as messages of a request by an algorithm find it: with their network interfaces."""
         more = striped(self.machine, request.ranks, request.collective, algorithm.is_plan, request.shares)
-        return self._limits_with(more)[0]
+        return self.stripes.on(more)[0]
 
-    def _limits_with(self, more: tuple[tuple[str, str], ...]) -> tuple[Machine, Limits]:
-        """The machine of calls whose messages find their interfaces by overrides, and its bounds."""
-        if not more:
-            return self.machine, self.limits
-        if more not in self._crossing:
-            plain, nbytes = self.machine.of_calls or (self.machine, 0)
-            own = self.machine.overrides[len(plain.overrides) :]
-            changed = plain.for_calls([*own, *more], nbytes) if nbytes else self.machine.changed(more)
-            self._crossing[more] = changed, Limits(changed)
-        return self._crossing[more]
-
-    def _quickest(
-        self, request: Request, candidates: Sequence[str], layout: Layout
-    ) -> tuple[Settings, tuple[str, ...]]:
-        """The settings of the quickest of the `candidates` that know the network, simulated once per request; the first
+    def _quickest(self, request: Request, names: Sequence[str], layout: Layout) -> tuple[Settings, tuple[str, ...]]:
+        """The settings of the quickest of the `names` that know the network, simulated once per request; the first
         of equals. As `_first` for more than `COMPARED_PES` PEs, and where none can perform the request."""
-        known = self._known_of(candidates, layout.network.topology)
+        known = self._known_of(names, layout.network.topology)
         if len(known) < 2 or _pes(request, self.machine) > COMPARED_PES or not request.count:
-            return self._first(request, candidates, layout)
+            return self._first(request, names, layout)
         costs = {name: self.cost(request, name) for name in known}
         times = {name: cost.ps for name, cost in costs.items() if isinstance(cost, Cost)}
         if not times:
-            return self._first(request, candidates, layout)
+            return self._first(request, names, layout)
         best = min(times, key=lambda name: times[name])
         for name, cost in costs.items():
             told = f"takes {cost.ps / 1000:,.2f} ns" if isinstance(cost, Cost) else f"does not do: {cost.message}"
@@ -657,18 +597,3 @@ class Emulator:
 
 def _pes(request: Request, machine: Machine) -> int:
     return request.world_size * (machine.cubes if request.placement is None else request.tiles)
-
-
-def _check_request(request: Request) -> None:
-    if request.op not in OPS:
-        raise ConfigError("AHBM-C123", f"unknown reduction operator {request.op!r}", hint=did_you_mean(request.op, OPS))
-    kind = request.kind
-    if kind.reduces and request.op in BITWISE and request.element.is_float:
-        raise UnsupportedError(
-            "AHBM-U115", f"{request.op} is not defined on {request.dtype}", hint="use an integer dtype"
-        )
-    wanted = [("root", request.root)] if kind.rooted else []
-    wanted += [("src", request.src), ("dst", request.dst)] if kind.paired else []
-    for what, rank in wanted:
-        if not 0 <= rank < request.world_size:
-            raise ConfigError("AHBM-C120", f"{what} {rank} is not in a group of {request.world_size}")

@@ -80,7 +80,10 @@ class Journal:
             self._chain += [event.number for event in events if event.number not in self._chain]
 
     def write(self, prefix: Path, rank: int, ranks: int, alike: Sequence[Family] | None = None) -> Path:
-        """Writes `prefix.<rank>.et`; with the families of its groups, the rank stands for all in `prefix.0.et`. Raises DistributedError (AHBM-X133), FormatError."""
+        """Writes `prefix.<rank>.et`; with the families of its groups, the rank stands for all, in `prefix.0.et`.
+
+        Raises DistributedError (AHBM-X133), FormatError.
+        """
         for event in self.events:
             if event.lacks_sender:
                 raise DistributedError(

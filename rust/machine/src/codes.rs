@@ -341,6 +341,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("AHBM-U153", "a torch tensor without data, among ranks that are to move it"),
     ("AHBM-U154", "a process group of a kind that a recorder cannot observe"),
     ("AHBM-U156", "what a device that is not there does not do: one process on several devices, ranks on several hosts, graphs of kernels"),
+    ("AHBM-U157", "a call by one rank alone in a group that other ranks have nothing in the place of"),
     ("AHBM-U180", "a part of MSCCL++ that needs a GPU, MPI or its own library; the message names it"),
     ("AHBM-U201", "a step type of a plan"),
     ("AHBM-U203", "a reduction operator that plans do not have, or an average of what is no reduction"),

@@ -318,6 +318,7 @@ pub const CASES: &[(&str, &str, &str)] = &[
     ("AHBM-U153", "a meta tensor on one rank, a real one on another", "give all ranks data, or none"),
     ("AHBM-U154", "`merge_remote_group`, or all_reduce of a sparse tensor, under a recorder", "record plain process groups and dense tensors"),
     ("AHBM-U156", "`torch.nn.DataParallel` under `--device cuda`", "use DistributedDataParallel, on one host"),
+    ("AHBM-U157", "`--ranks 4` and a call in `dist.new_group([0, 1])` where `[2, 3]` is never made", "make the groups of all ranks on every rank, or run all ranks"),
     ("AHBM-U180", "`mscclpp.RegisteredMemory`", "use the parts that docs/torch.md names"),
     ("AHBM-U201", "a step of type `xyz`", "write the plan with the step types of MSCCL-IR"),
     ("AHBM-U203", "`op='avg'` of an all-gather", "use sum, prod, min or max"),
