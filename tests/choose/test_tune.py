@@ -161,7 +161,7 @@ def test_the_files_are_read_back_to_what_the_card_says(tuned: Tuned, saved: tupl
 
 
 def test_on_a_machine_with_protocols_files_say_what_was_measured(tmp_path: Path) -> None:
-    names, sizes = ["nccl_ring_allreduce", "double_binary_tree_allreduce", "synth:direct"], [1 << 16, 1 << 20]
+    names, sizes = ["nccl_ring_allreduce", "double_binary_tree_allreduce", "synth:direct"], [1 << 7, 1 << 20]
     machine = load_machine("dgx_h100")
     found = save(tune(Catalogue.of("all_reduce", names), [machine], sizes, dtype="f32"), tmp_path)
     for name in ("ccl.yaml", "nccl_tuner.csv", "ncclx_tuner.csv", "nccl_sweep.csv"):
