@@ -48,29 +48,21 @@ def test_a_ring_bound_by_bandwidth_gains_its_time_on_links() -> None:
 
 
 @pytest.mark.parametrize(
-    ("machine", "told", "best"),
+    ("machine", "told", "least"),
     [
-        # Fitted with a link that has as much as its protocol: both must have more.
-        (
-            "p5_2_nodes",
-            "bytes at the bandwidth of protocol simple, 355 GB/s, on 36 links between SIPs",
-            " and of all links",
-        ),
-        (
-            "azure_nd_h100",
-            "bytes at the bandwidth of protocol simple, 443 GB/s, on 16 links between SIPs",
-            " and of all links",
-        ),
-        ("polaris_n_nodes", "bytes at the bandwidth of protocol ring, 35.8 GB/s, on sip31->node7.out", ""),
+        # Fitted with a link that has as much as its protocol, which follows it.
+        ("p5_2_nodes", "bytes at the bandwidth of protocol simple, 355 GB/s, on 36 links between SIPs", 0.4),
+        ("azure_nd_h100", "bytes at the bandwidth of protocol simple, 443 GB/s, on 16 links between SIPs", 0.4),
+        # Fitted with interfaces that carry more than the protocol.
+        ("polaris_n_nodes", "bytes at the bandwidth of protocol ring, 35.8 GB/s, on sip31->node7.out", 0.3),
     ],
 )
-def test_a_protocol_that_limits_is_named_and_varied(machine: str, told: str, best: str) -> None:
+def test_a_protocol_that_limits_is_named_and_varied(machine: str, told: str, least: float) -> None:
     why = ahbm.run("all_reduce", None, machine, data=False, bytes_per_rank="256M").explain()
     assert told in why.text()
     gains = {entry.what: entry.gain_ps / why.latency_ps for entry in why.advice}
     name = "ring" if "ring" in told else "simple"
-    assert next(iter(gains)).startswith(f"twice the bandwidth of protocol {name}{best}")
-    assert gains["twice the bandwidth of all links between SIPs"] < 0.001
+    assert gains["twice the bandwidth of all links between SIPs"] > least
     assert gains[f"twice the bandwidth of protocol {name} and of all links between SIPs"] > 0.4
 
 
@@ -306,7 +298,6 @@ def test_a_change_finds_the_protocol_with_the_bandwidth_of_the_size(topology: st
 
 def test_a_change_of_the_protocol_itself_is_a_change() -> None:
     found = ahbm.run("all_reduce", topology="p5", bytes_per_rank=1 << 20, data=False)
-    for name in ("ll", "simple"):
-        changes = {"protocol": name}
+    for changes in ({"protocol": "simple"}, {"protocol": "ll", "protocols.ll.max_gbs": "20"}):
         again = ahbm.run("all_reduce", topology="p5", bytes_per_rank=1 << 20, data=False, overrides=changes)
         assert found.explain().what_if(changes).latency_ps == round(1000 * again.latency_ns)
