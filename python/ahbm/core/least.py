@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ahbm.config.protocols import usable
+from ahbm.config.protocols import striped, usable
 from ahbm.core.compiled import Compiled
-from ahbm.core.limits import Bound, Limits
+from ahbm.core.limits import Bound, Limits, demands
 from ahbm.core.turned import TurnedAlgorithm
 from ahbm.errors import ConfigError
 
@@ -18,35 +18,41 @@ if TYPE_CHECKING:
 
 def least(emulator: Emulator, request: Request, sips: Sequence[int], compiled: Compiled | None) -> Bound:
     """As `Emulator.least`."""
-    kind = request.kind
-    if not request.count:
+    demanded = demands(request)
+    if not request.count or not demanded:
         return Bound.known(0, "nothing to move", True)
     # What only states how much it sends need not do what a collective demands.
     program = None if compiled is None or compiled.timed else compiled.program
-    nbytes = request.count * request.element.storage.itemsize if kind.name != "barrier" else 0
+
+    more = striped(emulator.machine, sips, request.collective, False, request.shares)
 
     def of(limits: Limits) -> Bound:
-        return limits.bound(
-            request.collective,
-            sips,
-            nbytes,
-            root=request.src if kind.paired else request.root if kind.rooted else 0,
-            dst=request.dst if kind.paired else 0,
-            tiles=None if request.placement is None else request.tiles,
-            program=program,
-            own=request.ranks,
-        )
+        found = [
+            limits.bound(
+                demand.collective,
+                sips,
+                demand.nbytes,
+                root=demand.root,
+                dst=demand.dst,
+                tiles=None if request.placement is None else request.tiles,
+                program=program,
+                own=request.ranks,
+                around=demand.around,
+            )
+            for demand in demanded
+        ]
+        return max(found, key=lambda bound: -1 if bound.ps is None else bound.ps)
 
     def find() -> Bound:
-        found = [of(limits).told(told) for told, limits in _heard(emulator, request, compiled)]
+        found = [of(each.stripes.on(more)[1]).told(told) for told, each in _heard(emulator, request, compiled)]
         return min(found, key=lambda bound: -1 if bound.ps is None else bound.ps)
 
     return Bound(find)
 
 
-def _heard(emulator: Emulator, request: Request, compiled: Compiled | None) -> list[tuple[str, Limits]]:
+def _heard(emulator: Emulator, request: Request, compiled: Compiled | None) -> list[tuple[str, Emulator]]:
     """The machines that a call may find, each with words for it."""
-    free = [("", emulator.limits)]
+    free = [("", emulator)]
     # Knobs may name a protocol of their own; none carries more than the links.
     if emulator.is_spoken or (compiled is not None and isinstance(compiled.given, TurnedAlgorithm)):
         return free
@@ -56,4 +62,4 @@ def _heard(emulator: Emulator, request: Request, compiled: Compiled | None) -> l
     except ConfigError:
         # A size that no protocol is for runs by knobs alone.
         return free
-    return [(f" with protocol {each.name}", emulator.speaking(each, nbytes).limits) for each in protocols] or free
+    return [(f" with protocol {each.name}", emulator.speaking(each, nbytes)) for each in protocols] or free

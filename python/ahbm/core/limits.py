@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from ahbm._core import Limit, Machine, Program
 from ahbm.base.collectives import COLLECTIVES
+from ahbm.base.request import Request
 from ahbm.base.words import NOT_TIGHTEST
 from ahbm.errors import BudgetError, ConfigError, UnsupportedError
 
@@ -89,6 +90,52 @@ class Bound:
         return Bound.known, (self.ps, self.reason, self.tightest)
 
 
+class Demand(NamedTuple):
+    """A collective that moves no more than another one does."""
+
+    collective: str
+    nbytes: int
+    """Per chunk of a rank."""
+    root: int = 0
+    dst: int = 0
+    around: bool = False
+    """It says what the root sends, or gets, and not to or from whom: of links, those of the root count alone."""
+
+
+def demands(request: Request) -> list[Demand]:
+    """What a request moves at least: itself, or, of unequal shares, what the busiest rank sends, the busiest gets, and
+    the most that is for one, or for all."""
+    kind, item = request.kind, request.element.storage.itemsize
+    if request.shares is None:
+        nbytes = request.count * item if kind.name != "barrier" else 0
+        root = request.src if kind.paired else request.root if kind.rooted else 0
+        return [Demand(kind.name, nbytes, root, request.dst if kind.paired else 0)]
+    ranks, rows = range(request.world_size), request.shares
+    others = max(len(ranks) - 1, 1)
+
+    def busiest(moved: list[int], collective: str) -> Demand:
+        root = max(ranks, key=moved.__getitem__)
+        return Demand(collective, moved[root] * item // others, root, around=True)
+
+    if len(rows) == 1:
+        rest = [sum(rows[0]) - own for own in rows[0]]
+        most = max(ranks, key=rows[0].__getitem__)
+        gathers = kind.name == "all_gather"
+        whole = Demand("broadcast" if gathers else "reduce", rows[0][most] * item, most)
+        return _moving(busiest(rest, "gather" if gathers else "scatter"), whole)
+    sent = [sum(rows[rank]) - rows[rank][rank] for rank in ranks]
+    got = [sum(row[rank] for row in rows) - rows[rank][rank] for rank in ranks]
+    pairs = ((i, j) for i in ranks for j in ranks if i != j)
+    src, dst = max(pairs, key=lambda pair: rows[pair[0]][pair[1]], default=(0, 0))
+    return _moving(
+        busiest(sent, "scatter"), busiest(got, "gather"), Demand("send_recv", rows[src][dst] * item, src, dst)
+    )
+
+
+def _moving(*found: Demand) -> list[Demand]:
+    return [demand for demand in found if demand.nbytes]
+
+
 class Limits:
     """The bounds of one machine; what does not depend on the size is computed once, when it is asked for."""
 
@@ -108,13 +155,14 @@ class Limits:
         tiles: int | None = None,
         program: Program | None = None,
         own: Sequence[int] | None = None,
+        around: bool = False,
     ) -> Bound:
         """Bounds a collective of `nbytes` bytes per chunk of one rank (the whole array where it has no chunks).
 
         `ranks` are the SIPs of the group in order, or the first so many; `root` and `dst` are numbers among them. With
         `tiles`, every SIP holds so many tiles of `nbytes`, each a contribution. With `program`, the bound is that of
         programs that have the same PEs at each rank and move their data as that one does: in messages alone, or not;
-        it was made for the SIPs `own`, if not for these. Raises ConfigError (AHBM-C120).
+        it was made for the SIPs `own`, if not for these. `around`: see `Demand`. Raises ConfigError (AHBM-C120).
         """
         sips, cubes = self._machine.sips, self._machine.cubes
         count = ranks if isinstance(ranks, int) else len(ranks)
@@ -135,7 +183,10 @@ class Limits:
             return Bound.known(None, f"no bound is known for {tiles} of {cubes} cubes", False)
 
         def find() -> Known:
-            found = [self._bound((collective, group, root, dst, cubes), nbytes) for group, cubes in levels]
+            if around:
+                found = [self._around(group[root], collective == "gather", nbytes * (count - 1))]
+            else:
+                found = [self._bound((collective, group, root, dst, cubes), nbytes) for group, cubes in levels]
             tightest = all(bound.tightest for bound in found)
             ends = group[root], group[dst]
             by_tile = tiles is not None and collective == "all_reduce"
@@ -165,6 +216,13 @@ class Limits:
                 self._known[key] = error.message
         return self._known[key]
 
+    def _around(self, sip: int, enters: bool, nbytes: int) -> Known:
+        try:
+            limit = Limit.around(self._machine, sip, enters)
+        except (UnsupportedError, BudgetError) as error:
+            return Known(None, error.message, False)
+        return Known(limit.ps(nbytes), f"{describe(limit.cut, 'sip', self._machine.sips)}, {NOT_TIGHTEST}", False)
+
     def _bound(self, key: _Key, nbytes: int) -> Known:
         limit = self._limit(key)
         if isinstance(limit, str):
@@ -173,6 +231,24 @@ class Limits:
         by_cut = nbytes > 0 and limit.by_bandwidth(nbytes)
         reason = describe(limit.cut, name, nodes) if by_cut else f"the way between the farthest {name}s"
         return Known(limit.ps(nbytes), reason if limit.tightest else f"{reason}, {NOT_TIGHTEST}", limit.tightest)
+
+
+class Stripes:
+    """A machine as calls find it whose messages between nodes have other interfaces than one alone: see
+    `ahbm.config.protocols.striped`."""
+
+    def __init__(self, machine: Machine, limits: Limits) -> None:
+        self._machine = machine
+        self._known: dict[tuple[tuple[str, str], ...], tuple[Machine, Limits]] = {(): (machine, limits)}
+
+    def on(self, more: tuple[tuple[str, str], ...]) -> tuple[Machine, Limits]:
+        """The machine with `more` overrides, and its bounds."""
+        if more not in self._known:
+            plain, nbytes = self._machine.of_calls or (self._machine, 0)
+            own = self._machine.overrides[len(plain.overrides) :]
+            changed = plain.for_calls([*own, *more], nbytes) if nbytes else self._machine.changed(more)
+            self._known[more] = changed, Limits(changed)
+        return self._known[more]
 
 
 COMPARED = 64

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ahbm._core import JobCall
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.elements import element
-from ahbm.base.request import Request
+from ahbm.base.request import Request, Shares
 from ahbm.config.rules import Place
 from ahbm.core.limits import Places
 from ahbm.core.selection import ARGUMENT, CONFIGURED, DEFAULT, Choice
@@ -33,9 +33,10 @@ def request_of(call: JobCall, how: How) -> Request:
     dtype = call.dtype or how.dtype
     kind = COLLECTIVES.get(call.collective)
     ranks = tuple(sorted(call.ranks))
+    shares = None if call.shares is None else _by_rank(call.ranks, call.shares)
     count = -(-call.bytes // element(dtype).storage.itemsize)
     if kind is not None and kind.chunked:
-        # A call whose data do not split into equal chunks is as long as if the longest had been sent to all.
+        # Where it is not known who has how much for whom, all are as long as the longest.
         chunk = count if call.collective in ("all_gather", "gather") else -(-count // len(ranks))
         count = chunk if call.longest is None else call.longest
     if call.collective == "barrier":
@@ -50,17 +51,31 @@ def request_of(call: JobCall, how: How) -> Request:
         root=0 if call.root is None else ranks.index(call.root) if call.root in ranks else -1,
         src=ranks.index(call.ranks[0]) if paired else 0,
         dst=ranks.index(call.ranks[1]) if paired else 1,
+        shares=shares,
     )
 
 
+def _by_rank(ranks: Sequence[int], rows: Sequence[Sequence[int]]) -> Shares:
+    """Shares by position in a group's order, by ascending rank."""
+    order = sorted(range(len(ranks)), key=lambda at: ranks[at])
+    chosen = [rows[at] for at in order] if len(rows) == len(ranks) else rows
+    return tuple(tuple(row[at] for at in order) for row in chosen)
+
+
 def uneven(calls: Sequence[JobCall]) -> Iterator[Finding]:
-    """A warning where pairs of an all_to_all do not exchange equally much: `request_of` takes them as long as the
-    longest."""
-    found = [call for call in calls if call.collective == "all_to_all" and _is_uneven(call)]
-    if found:
-        count = "1 all_to_all has" if len(found) == 1 else f"{len(found)} all_to_alls have"
-        what = f"{count} uneven splits: the longest is simulated for every pair, so the time is an upper bound"
-        yield Finding("AHBM-U237", what, (Site("in the job", found[0].origin),))
+    """A warning where it is not stated how much each pair of an all_to_all exchanges."""
+    exchanges = [call for call in calls if call.collective == "all_to_all"]
+    for found, what in (
+        ([call for call in exchanges if call.shares is None and _is_uneven(call)], UNKNOWN),
+        ([call for call in exchanges if call.spread], SPREAD),
+    ):
+        if found:
+            count = "1 all_to_all is" if len(found) == 1 else f"{len(found)} all_to_alls are"
+            yield Finding("AHBM-U237", f"{count} uneven: {what}", (Site("in the job", found[0].origin),))
+
+
+UNKNOWN = "the longest split is simulated for every pair, so the time is an upper bound"
+SPREAD = "only sums are stated, so what a rank sends is spread over the others in proportion to what they receive"
 
 
 def _is_uneven(call: JobCall) -> bool:

@@ -1,8 +1,8 @@
 """Which groups ranks have in each other's place, where one rank plays for all.
 
 Every rank asks torch for the groups of all ranks, in the same order. So one rank knows them all: the groups of equally
-many ranks that were made with its own, and that together are all ranks, are what the other ranks call where it calls its
-own.
+many ranks that were made with its own, and that together are all ranks, are what the other ranks call where it calls
+its own.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class Families:
             raise UnsupportedError(
                 "AHBM-U157",
                 f"a call of group {group.name} of {len(group.ranks)} ranks by one rank alone: with it, {others} other "
-                f"groups of as many ranks were made, and no choice of them has every one of {self._size} ranks once, so "
-                "what the others call meanwhile is not known",
+                f"groups of as many ranks were made, and no choice of them has every one of {self._size} ranks once, "
+                "so what the others call meanwhile is not known",
                 hint="every rank makes the groups of all: dist.new_group for each, or a mesh of devices; or run all "
                 "ranks: ahbm.torch.spawn or torchrun",
             )

@@ -80,7 +80,10 @@ class Journal:
             self._chain += [event.number for event in events if event.number not in self._chain]
 
     def write(self, prefix: Path, rank: int, ranks: int, alike: Sequence[Family] | None = None) -> Path:
-        """Writes `prefix.<rank>.et`; with the families of its groups, the rank stands for all in `prefix.0.et`. Raises DistributedError (AHBM-X133), FormatError."""
+        """Writes `prefix.<rank>.et`; with the families of its groups, the rank stands for all, in `prefix.0.et`.
+
+        Raises DistributedError (AHBM-X133), FormatError.
+        """
         for event in self.events:
             if event.lacks_sender:
                 raise DistributedError(
@@ -113,6 +116,8 @@ def _facts(call: Call, me: int) -> dict[str, Fact]:
         facts["op"] = call.terms.request.op
     if collective.rooted:
         facts["root"] = ranks[call.terms.request.root]
+    if (shares := call.terms.request.shares) is not None:
+        facts |= {"in_splits" if collective.name == "reduce_scatter" else "out_splits": shares[0]}
     if isinstance(call.buffer, Exchange):
         facts |= {"in_splits": call.buffer.sends, "out_splits": call.buffer.receives}
     return facts

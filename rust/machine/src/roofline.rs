@@ -148,3 +148,43 @@ impl Roofline {
 fn ratio(amount: u64, per_ns: f64) -> f64 {
     if amount == 0 { 0.0 } else { amount as f64 / per_ns }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MACHINE: Roofline = Roofline {
+        operations_per_ns: 1000.0,
+        bytes_per_ns: 100.0,
+        host_bytes_per_ns: 10.0,
+        launch: 7,
+        f64_share: 0.25,
+        f32_share: 0.125,
+        tf32_share: 0.5,
+        byte_share: 2.0,
+    };
+
+    #[test]
+    fn operations_take_what_the_peak_of_their_type_says() {
+        let of = |arithmetic| MACHINE.ps(&Kernel { arithmetic, ..Kernel::new(1000, 0) });
+        let taken = Arithmetic::ALL.map(of);
+        assert_eq!(taken, [1007.0, 8007.0, 2007.0, 4007.0, 507.0]);
+    }
+
+    #[test]
+    fn bytes_go_over_the_memory_or_over_the_host_link() {
+        assert_eq!(MACHINE.ps(&Kernel::new(0, 100)), 1007.0);
+        assert_eq!(MACHINE.ps(&Kernel { host: true, ..Kernel::new(0, 100) }), 10_007.0);
+        assert_eq!(MACHINE.ps(&Kernel::new(1000, 200)), 2007.0);
+        assert_eq!(MACHINE.ps(&Kernel::default()), 0.0);
+        assert_eq!(Roofline::default().ps(&Kernel::new(1 << 40, 1 << 40)), 0.0);
+    }
+
+    #[test]
+    fn types_have_names_of_their_own() {
+        for known in Arithmetic::ALL {
+            assert_eq!(Arithmetic::named(known.name()), Some(known));
+        }
+        assert_eq!(Arithmetic::named("f128"), None);
+    }
+}

@@ -73,6 +73,23 @@ impl Limit {
         interruptible(py, || work().map_err(|finding| vec![finding]))
     }
 
+    /// The bound of so many bytes that leave a SIP, or enter it: what `ps` is given.
+    ///
+    /// Raises `UnsupportedError` for networks without a bound, ConfigError (AHBM-T201) for a SIP that is not there.
+    #[staticmethod]
+    fn around(py: Python<'_>, machine: &Machine, sip: u32, enters: bool) -> PyResult<Self> {
+        let work = || -> Result<Self, Diagnostic> {
+            let machine = &machine.inner;
+            if sip >= machine.sfr().sips {
+                return Err(Diagnostic::new("AHBM-T201", format!("SIP {sip} of {}", machine.sfr().sips)));
+            }
+            let inner = Network::of_sips(machine).around(sip, enters)?;
+            let contended = machine.costs().network != NetworkModel::Analytic;
+            Ok(Self { inner: if contended { inner } else { inner.without_contention() } })
+        };
+        interruptible(py, || work().map_err(|finding| vec![finding]))
+    }
+
     /// Least time in ps for `nbytes` per node: its own share of the result where every node has one, else the whole
     /// buffer.
     fn ps(&self, nbytes: u64) -> u64 {

@@ -148,5 +148,13 @@ pub(crate) fn bound_between(graph: &Graph, from: u32, to: u32) -> Bound {
     Bound { ps, bandwidth_ps, latency_ps, cut, hops, uniform, tightest: true }
 }
 
+/// What leaves one node, or enters it: its own links alone count.
+pub(crate) fn bound_around(graph: &Graph, node: u32, enters: bool) -> Bound {
+    let cut = if enters { Cut::into(graph, node, 1) } else { Cut::from(graph, node, 1) };
+    let latency_ps = graph.min_latency_ps();
+    let (ps, uniform) = (latency_ps, graph.uniform());
+    Bound { ps, bandwidth_ps: latency_ps, latency_ps, cut, hops: 1, uniform, tightest: false }
+}
+
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! The bounds that no run can beat, whatever its algorithm: those of [`mod@crate::bound`] for any amount of data.
 
-use crate::bound::{Bound, Cut, Regular, bound, bound_among, bound_between};
+use crate::bound::{Bound, Cut, Regular, bound, bound_among, bound_around, bound_between};
 use crate::{Collective, Graph, Link};
 use ahbm_machine::{Diagnostic, Machine, Ps, SipNetwork};
 
@@ -57,6 +57,20 @@ impl<'a> Network<'a> {
             return Ok(Limit { bound, unit_gbs: shape.unit_gbs(), contended: true });
         }
         Ok(Limit::of(&(self.graph)(self.machine)?, ranks, collective, root))
+    }
+
+    /// The bound of so many bytes that leave a node, or enter it, wherever they go to or come from.
+    ///
+    /// # Errors
+    /// Those of [`Graph::of`] and [`cubes_of_a_sip`].
+    pub fn around(&self, node: u32, enters: bool) -> Result<Limit, Diagnostic> {
+        if matches!(self.machine.sfr().network, SipNetwork::Switch) {
+            // Its one link carries whatever goes to, or comes from, any of the others.
+            let other = u32::from(node == 0);
+            return if enters { self.between(other, node) } else { self.between(node, other) };
+        }
+        let graph = (self.graph)(self.machine)?;
+        Ok(Limit { bound: bound_around(&graph, node, enters), unit_gbs: graph.unit_gbs(), contended: true })
     }
 
     /// The bound of a message from one node to another.

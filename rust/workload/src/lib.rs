@@ -37,6 +37,7 @@ mod linked;
 mod messages;
 mod node;
 mod replicas;
+mod shares;
 mod transformer;
 mod workload;
 
@@ -48,6 +49,7 @@ pub use graph::Graph;
 pub use linked::{Chunk, Linked, Share};
 pub use messages::Message;
 pub use node::{CallSpec, Collective, MessageSpec, Node, PartSpec, Work};
+pub use shares::Shares;
 pub use transformer::{Schedule, Transformer};
 pub use workload::{Gather, Group, Groups, Rank, Workload};
 

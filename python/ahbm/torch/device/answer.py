@@ -46,6 +46,8 @@ FOLDER = "ahbm answer"
 """The key under which torch's store has the folder of the journals."""
 SEARCHED = 100_000
 """Nodes up to which a job is tried with every algorithm."""
+MOST = 5
+"""Changes that are told of."""
 _failed = [False]
 _met = [False]
 
@@ -258,7 +260,7 @@ class Answer:
         for what, point in zip(wanted, asked.points[1:], strict=True):
             if point.report is not None:
                 found.changes.append(Change(what, point.report.latency_ns))
-        if len(job.calls) and sum(map(len, job.replayed.nodes)) * job.simulated <= SEARCHED * 3 * len(job.ranks):
+        if len(job.calls) and sum(map(len, job.replayed.nodes)) <= SEARCHED * 3:
             found.best = opened.best()
             found.changes.append(Change("the best algorithm for every call", found.best.after.latency_ns))
         found.changes.sort(key=lambda change: (change.latency_ns, change.what))
@@ -330,9 +332,9 @@ class Answer:
         like = " like this one" if self.alike else ""
         peak, capacity = max(self.peaks, default=0), module.capacity()
         lines = [
-            f"ahbm: {what} takes {us(step)} us on {len(job.ranks)} ranks{like} of a {job.topology}: computing {us(computes)} "
-            f"us ({share(computes)}), exposed communication and waiting {us(exposed)} us ({share(exposed)}); memory "
-            f"{peak / 2**30:.3f} of {capacity / 2**30:,.0f} GiB"
+            f"ahbm: {what} takes {us(step)} us on {len(job.ranks)} ranks{like} of a {job.topology}: computing "
+            f"{us(computes)} us ({share(computes)}), exposed communication and waiting {us(exposed)} us "
+            f"({share(exposed)}); memory {peak / 2**30:.3f} of {capacity / 2**30:,.0f} GiB"
         ]
         rows: list[tuple[str, ...]] = [("line", "collective", "calls", "takes (us)", "exposed (us)", "by")]
         rows += [
@@ -341,7 +343,7 @@ class Answer:
         ]
         if len(rows) > 1:
             lines += aligned(rows)
-        helps = [change for change in self.changes if change.latency_ns < job.latency_ns][:3]
+        helps = [change for change in self.changes if change.latency_ns < job.latency_ns][:MOST]
         for change in helps:
             saved = 100 * (1 - change.latency_ns / job.latency_ns)
             lines.append(f"with {change.what}: {us(change.latency_ns / per)} us (-{saved:.1f} %)")

@@ -106,6 +106,9 @@ class Kernels(TorchDispatchMode):
             found = marks.where(x)
             if found is not None and (before is None or x.dim()):
                 before = found
+        if known.moves and known.overwrites and before is not None:  # what is written stays where it is
+            index = marks.where(given[0])
+            index = -1 if index is None else index
         if self.fake is None or known.is_call:
             out = func(*args, **kwargs)
         elif (
@@ -155,7 +158,8 @@ def _copied(known: Kind, index: int | None, out: Any, given: list[torch.Tensor])
         if (marks.where(given[0]) is None) == (index is None):
             return None
         # The host's type and order of elements are the ones that travel, as in torch's own copies.
-        return (out if index is None and isinstance(out, torch.Tensor) else given[0]).nbytes
+        travels: torch.Tensor = out if index is None and isinstance(out, torch.Tensor) else given[0]
+        return int(travels.nbytes)
     moved = [b for a, b in pairs if (marks.where(a) is None) != (marks.where(b) is None)]
     return sum(x.nbytes for x in moved) if moved else None
 

@@ -1,7 +1,8 @@
 """How long the kernels of a rank take, by a model of the machine: the roofline.
 
 The longer of operations at the peak of their type and bytes at the bandwidth of the memory, or of the host's link, and
-what it takes to start a kernel (`Machine.kernel_ps`). torch counts the operations, by the registry of its FlopCounterMode.
+what it takes to start a kernel (`Machine.kernel_ps`). torch counts the operations, by the registry of its
+FlopCounterMode.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from torch.utils import flop_counter
 
 from ahbm.errors import ConfigError
 from ahbm.job.reading import parse_factor
-from ahbm.torch.device import module
+from ahbm.torch.device.machine import machine
 from ahbm.torch.device.touched import arithmetic, touched
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Meter:
     @cached_property
     def machine(self) -> Machine:
         """The machine of the environment, until a world is made on one."""
-        return module.machine()
+        return machine()
 
     def on(self, machine: Machine) -> None:
         """Kernels run on this machine from now on."""

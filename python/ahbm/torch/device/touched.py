@@ -10,8 +10,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 _OUT = {
-    "embedding", "index_select", "index", "_unsafe_index", "gather", "take", "masked_select", "select_copy", "slice_copy",
-    "narrow_copy", "diagonal_copy", "as_strided_copy", "unfold_copy",
+    "embedding", "index_select", "index", "_unsafe_index", "gather", "take", "masked_select", "select_copy",
+    "slice_copy", "narrow_copy", "diagonal_copy", "as_strided_copy", "unfold_copy",
 }  # fmt: skip
 """Operations that read of their first operand what they make."""
 _BAGS = {"_embedding_bag", "_embedding_bag_forward_only"}
@@ -30,8 +30,8 @@ _precision: Callable[[str, str], str] | None = getattr(torch._C, "_get_fp32_prec
 
 
 def arithmetic(name: str, dtype: torch.dtype) -> str:
-    """The type that a kernel's operations are done in, as `Machine.kernel_ps` names it. torch's flags say which products
-    of f32 are done in TF32."""
+    """The type that a kernel's operations are done in, as `Machine.kernel_ps` names it. torch's flags say which
+    products of f32 are done in TF32."""
     if dtype.itemsize == 2:
         return "f16"
     if dtype.itemsize == 1:
@@ -53,7 +53,7 @@ def _in_tf32(convolves: bool) -> bool:
 def whole(x: torch.Tensor) -> int:
     """The bytes of a tensor's elements, those that lie in one place counted once."""
     if x.layout is torch.strided:
-        nbytes = x.nbytes
+        nbytes: int = x.nbytes
         if not nbytes or x.is_contiguous():
             return nbytes
         count = span = 1
@@ -61,18 +61,20 @@ def whole(x: torch.Tensor) -> int:
             if stride:
                 count *= size
                 span += (size - 1) * stride
-        return min(count, span) * x.element_size()
+        least: int = min(count, span) * x.element_size()
+        return least
     if x.layout is torch.sparse_coo:
         return whole(x._indices()) + whole(x._values())
     if x.layout in (torch.sparse_csr, torch.sparse_bsr):
         return whole(x.crow_indices()) + whole(x.col_indices()) + whole(x.values())
     if x.layout in (torch.sparse_csc, torch.sparse_bsc):
         return whole(x.ccol_indices()) + whole(x.row_indices()) + whole(x.values())
-    return x.numel() * x.element_size()
+    stated: int = x.numel() * x.element_size()
+    return stated
 
 
 def touched(known: Any, args: Any, kwargs: Any, out: Any, given: list[torch.Tensor]) -> int:
-    """The bytes that a kernel reads and writes. `known`: its `Kind`; `given`: the tensors of its arguments, in order."""
+    """The bytes that a kernel reads and writes. `known`: its `Kind`; `given`: the tensors of its arguments in order."""
     read = given[known.overwrites :]
     if known.outs:
         made = [kwargs[name] for name in known.outs if name in kwargs]
@@ -99,29 +101,30 @@ def _in_part(name: str, args: Any, kwargs: Any, out: Any, read: list[torch.Tenso
     if name in _LOSSES_BACK:
         ignored = args[1]
         return _all(x for x in read if x is not ignored) + whole(out)
-    table = args[0] if args else kwargs.get("self", kwargs.get("weight"))
-    others = _all(x for x in read if x is not table)
-    item = table.element_size()
+    table: torch.Tensor = args[0] if args else kwargs.get("self", kwargs.get("weight"))
+    elements, times = _elements(name, table, args, kwargs, out)
+    nbytes: int = _all(x for x in read if x is not table) + times * min(elements * table.element_size(), whole(table))
     if name in _OUT:
-        return others + min(out.numel() * item, whole(table)) + whole(out)
-    if name in _BAGS:
-        rows = args[1].numel() * table.size(-1)
-        return others + min(rows * item, whole(table)) + _all(out)
-    if name in _LOSSES:
-        return others + min(args[1].numel() * item, whole(table)) + _all(out)
-    if name in _PUTS:
-        elements, adds = _indexed(table, args[1]), bool(kwargs.get("accumulate", len(args) > 3 and args[3]))
-    else:
-        index = args[1] if name == "put_" else args[2]
-        adds = name in _ADDING or (name == "put_" and bool(kwargs.get("accumulate", len(args) > 3 and args[3])))
-        adds = adds or (name == "scatter_" and kwargs.get("reduce") is not None)
-        if name in _BY_SOURCE:
-            elements = args[3].numel()
-        elif name == "index_fill_":
-            elements = index.numel() * (table.numel() // max(table.size(args[1]), 1) if table.dim() else 1)
-        else:
-            elements = index.numel()
-    return others + (1 + adds) * min(elements * item, whole(table))
+        return nbytes + whole(out)
+    return nbytes + (_all(out) if name in _BAGS | _LOSSES else 0)
+
+
+def _elements(name: str, table: torch.Tensor, args: Any, kwargs: Any, out: Any) -> tuple[int, int]:
+    """How many elements of its first operand an operation touches, and how often: 2 where it reads and writes them."""
+    if name in _OUT:
+        return out.numel(), 1
+    if name in _BAGS | _LOSSES:
+        count: int = args[1].numel() * (table.size(-1) if name in _BAGS else 1)
+        return count, 1
+    adds = name in _ADDING or (name == "scatter_" and kwargs.get("reduce") is not None)
+    if name in _PUTS or name == "put_":
+        adds = bool(kwargs.get("accumulate", len(args) > 3 and args[3]))
+        return _indexed(table, args[1]) if name in _PUTS else args[1].numel(), 1 + adds
+    if name in _BY_SOURCE:
+        return args[3].numel(), 1 + adds
+    if name == "index_fill_" and table.dim():
+        return args[2].numel() * (table.numel() // max(table.size(args[1]), 1)), 1
+    return args[2].numel(), 1 + adds
 
 
 def _indexed(x: torch.Tensor, indices: Any) -> int:

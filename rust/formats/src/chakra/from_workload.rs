@@ -9,7 +9,7 @@
 //! | `comm_src`, `comm_dst`, `comm_tag` | `int32_val` | messages | both ends and the tag |
 //! | `comm_priority` | `int32_val` | all | the priority, unless 0 |
 //! | `pg_name` | `string_val` | collectives, messages | the group as a number; none for that of all ranks |
-//! | `dtype`, `op`, `root`, `involved_dim`, `in_splits` | | collectives | where stated; of the splits the longest |
+//! | `dtype`, `op`, `root`, `involved_dim`, `in_splits`, `out_splits`, `in_msg_nelems`, `out_msg_nelems` | | collectives | where stated |
 //! | `stream` | `int64_val` | all | where stated |
 //! | `start_ns` | `double_val` | all | when it started, of a job that was replayed |
 //! | `part_of`, `part`, `part_input` | `int64_val` | parts of a call | node of the call, chunk, whether it is delivered |
@@ -271,8 +271,14 @@ impl Facts<'_> {
         let number = Collective::ALL.iter().position(|known| *known == spec.collective).unwrap_or(0);
         self.number("comm_type", Arm::Int64, number as u64);
         self.number("comm_size", wide(spec.bytes), spec.bytes);
-        if let Some(longest) = spec.longest {
-            self.value("in_splits", Arm::Int64.list(&[longest.into()]));
+        if let Some([own, out]) = spec.through {
+            self.number("in_msg_nelems", wide(own), own);
+            self.number("out_msg_nelems", wide(out), out);
+        }
+        for (name, list) in [("in_splits", &spec.sends), ("out_splits", &spec.receives)] {
+            if let Some(list) = list {
+                self.value(name, Arm::Int64.list(&list.iter().map(|&n| n.into()).collect::<Vec<i128>>()));
+            }
         }
         for (name, text) in [("dtype", &spec.dtype), ("op", &spec.op)] {
             if let Some(text) = text {

@@ -340,14 +340,19 @@ impl Reader<'_> {
             None => return Err(one(self.wrong("comm_size", "is missing"))),
         };
         let list = |name| self.typed(name, Node::list).map_err(one);
-        let splits = [list("in_splits")?, list("out_splits")?];
+        let elements = |list: Vec<i64>| list.into_iter().map(|n| u64::try_from(n).unwrap_or(0)).collect();
+        let [sends, receives] = [list("in_splits")?, list("out_splits")?].map(|found| found.map(elements));
+        let own = self.number("in_msg_nelems").map_err(one)?;
+        let out = self.number("out_msg_nelems").map_err(one)?;
         let dimensions = list("involved_dim")?.map(|flags| flags.into_iter().map(|n| n != 0).collect());
         let group = builder.group(group);
         Ok(builder.call_of(CallSpec {
             collective,
             group,
             bytes,
-            longest: splits.iter().flatten().flatten().max().map(|&n| u64::try_from(n).unwrap_or(0)),
+            sends,
+            receives,
+            through: own.zip(out).map(|(own, out)| [own, out]),
             dtype: self.typed("dtype", Node::word).map_err(one)?.map(Into::into),
             op: self.typed("op", Node::word).map_err(one)?.map(Into::into),
             root: self.small("root").map_err(one)?,

@@ -62,7 +62,7 @@ fn work(gather: &mut Gather, job: &mut RankBuilder, facts: &Facts, calls: &[u32]
     match kind {
         0 => Work::Nothing,
         1 => {
-            let arithmetic = Arithmetic::ALL[usize::from(*which) % Arithmetic::ALL.len()];
+            let arithmetic = Arithmetic::ALL[usize::from(which) % Arithmetic::ALL.len()];
             Work::Compute(Kernel { operations: *size, arithmetic, bytes: u64::from(*small), host: *flag })
         }
         2 => Work::Memory { store: *flag, bytes: *size },
@@ -80,7 +80,9 @@ fn work(gather: &mut Gather, job: &mut RankBuilder, facts: &Facts, calls: &[u32]
                 collective: Collective::ALL[usize::from(which) % 10],
                 group,
                 bytes: *size,
-                longest: flag.then_some(u64::from(*small)),
+                sends: flag.then(|| [u64::from(*small), 7].into()),
+                receives: (which & 8 != 0).then(|| [u64::from(*small)].into()),
+                through: (which & 4 != 0).then(|| [u64::from(*small), *size]),
                 dtype: text(16),
                 op: text(32),
                 root: (which & 64 != 0).then_some(*small),

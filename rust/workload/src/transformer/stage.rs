@@ -344,8 +344,18 @@ impl<'a> Stage<'a> {
         let Some(group) = self.groups[role as usize] else { return after };
         let group = self.job.group(group);
         let op = op.map(Into::into);
-        let spec =
-            CallSpec { collective, group, bytes, longest: None, dtype: Some(dtype), op, root: None, dimensions: None };
+        let spec = CallSpec {
+            collective,
+            group,
+            bytes,
+            sends: None,
+            receives: None,
+            through: None,
+            dtype: Some(dtype),
+            op,
+            root: None,
+            dimensions: None,
+        };
         let work = self.job.call_of(spec);
         self.push(name, work, &after)
     }
