@@ -1,4 +1,4 @@
-"""The table of docs/reached.md is what this version reaches, and an all-reduce reaches nearly all, or the page says why."""
+"""The table of docs/reached.md is what this version reaches; where an all-reduce reaches less, the page says why."""
 
 from __future__ import annotations
 
