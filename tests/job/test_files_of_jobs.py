@@ -172,7 +172,7 @@ def test_a_wait_for_another_call_is_paid_once(
     for rank, nodes in enumerate(ranks):
         lines = [{"version": "0.0.4"}, *nodes]
         (tmp_path / f"job.{rank}.json").write_text("\n".join(map(json.dumps, lines)))
-    terms = {"topology": topology, "overrides": {"system.sips.count": 4}}
+    terms = {"topology": topology, "overrides": {"system.sips.count": 4, "pe.dma.channels": 1}}
     report = run(str(tmp_path / "job.0.json"), **terms)
     with warnings.catch_warnings(record=True) as notes:
         report.write_trace(tmp_path / "merged")
@@ -216,7 +216,7 @@ def test_one_sided_transfers_become_messages(tmp_path: Path) -> None:
     head = {"version": "0.0.4", "attr": [{"name": "world_size", "int32Val": 4}]}
     for rank in range(4):
         (tmp_path / f"job.{rank}.json").write_text("\n".join(json.dumps(part) for part in (head, *nodes)))
-    machine = {"topology": "npu_fully_connected_8", "overrides": {"system.sips.count": 4}}
+    machine = {"topology": "npu_fully_connected_8", "overrides": {"system.sips.count": 4, "pe.dma.channels": 1}}
     report = run(str(tmp_path / "job.0.json"), algorithm=str(script), **machine)
     report.write_trace(tmp_path / "merged")
     merged = run(str(tmp_path / "merged"), **machine)

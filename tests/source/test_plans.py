@@ -129,15 +129,16 @@ def test_the_ring_takes_its_closed_form_time(
 @pytest.mark.parametrize("nbytes", [8 << 10, 64 << 10])
 def test_exchanges_take_their_closed_form_times(tmp_path: Path, model: str, nbytes: int) -> None:
     """Recursive doubling on a hypercube: log2 n exchanges of everything. Direct all-gather on a full network: one
-    latency, and the parts one after another where all thread blocks share a PE."""
+    latency, and the parts one after another where all thread blocks share a DMA channel."""
 
-    def latency(text: str, network: str, pes: int) -> float:
+    def latency(text: str, network: str, pes: int, channels: int | str = 1) -> float:
         path = tmp_path / "plan.xml"
         path.write_text(text)
         overrides = {
             "system.sips.topology": network,
             "system.network_model": model,
             "cube.pe_layout.pe_per_corner": pes,
+            "pe.dma.channels": channels,
         }
         report = plans.run(path, TOPOLOGY, bytes_per_rank=nbytes, overrides=overrides)
         assert report.wrong == 0
@@ -145,7 +146,8 @@ def test_exchanges_take_their_closed_form_times(tmp_path: Path, model: str, nbyt
 
     assert latency(recursive_doubling(8), "hypercube", 1) == pytest.approx(3 * (500 + nbytes / 50), abs=1e-6)
     direct = all_gather(8, inplace=1)
-    assert latency(direct, "fully_connected", 8) == pytest.approx(500 + nbytes / 8 / 50, abs=1e-6)
+    for pes, channels in ((8, 1), (1, 7), (1, "per_link")):
+        assert latency(direct, "fully_connected", pes, channels) == pytest.approx(500 + nbytes / 8 / 50, abs=1e-6)
     assert latency(direct, "fully_connected", 1) == pytest.approx(500 + 7 * nbytes / 8 / 50, abs=1e-6)
 
 

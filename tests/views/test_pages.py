@@ -107,7 +107,7 @@ def test_a_plan_whose_result_is_not_known(tmp_path: Path) -> None:
 
 
 def test_a_ladder_by_its_terms_and_by_its_file(tmp_path: Path) -> None:
-    terms = ("-t", "npu_ring_8", "--sizes", "4K,64K", "--no-data")
+    terms = ("-t", "npu_ring_8", "--sizes", "4K,64K", "--no-data", "--set", "pe.dma.channels=1")
     page, told = report(tmp_path, "all_gather", *terms, "--ladder", "--synth", "ring")
     assert sections(page)[:3] == ["ranges", "speed", "table"] and "links" in sections(page)
     assert told[0].startswith("The quickest of 5: ") and "of the bound" in told[1] and "simulated again" in told[2]

@@ -189,7 +189,7 @@ def _algorithms(target: AnyAlgorithm | Path, opened: Opened, notes: dict[str, No
             try:
                 case = Opened(name, replace(terms, algorithm=one)).case
                 notes |= dict.fromkeys(case.overruled)
-                yield _row(name, case.compiled(), emulator.machine)
+                yield _row(name, case.compiled())
             except InterruptedRun:
                 raise
             except AhbmError as error:
@@ -206,7 +206,7 @@ def _algorithms(target: AnyAlgorithm | Path, opened: Opened, notes: dict[str, No
         case = Opened(collective, replace(terms, algorithm=chosen)).case
         notes |= dict.fromkeys(case.overruled)
         compiled = case.compiled()
-        yield _row(name or compiled.algorithm, compiled, emulator.machine)
+        yield _row(name or compiled.algorithm, compiled)
 
 
 def _plan(opened: Opened) -> Iterator[dict[str, Any]]:
@@ -215,7 +215,7 @@ def _plan(opened: Opened) -> Iterator[dict[str, Any]]:
     plan = read(opened.source, terms.reading)
     if plan.buffers and has_known_result(plan):
         case = opened.case
-        yield _row(plans.label(target), case.compiled(), case.emulator.machine)
+        yield _row(plans.label(target), case.compiled())
         return
     dtype = terms.dtype if plan.buffers else "u8"
     nbytes = terms.bytes_per_rank
@@ -229,12 +229,12 @@ def _plan(opened: Opened) -> Iterator[dict[str, Any]]:
     yield _columns(name, name, plan.collective, nbytes, dtype_of, plan.ranks, program, program.machine)
 
 
-def _row(target: str, compiled: Compiled, machine: Machine) -> dict[str, Any]:
+def _row(target: str, compiled: Compiled) -> dict[str, Any]:
     request = compiled.request
     if compiled.program is None:
         raise ConfigError("AHBM-C148", f"{compiled.algorithm}: there is nothing to do", hint="ask for bytes")
     given = (compiled.algorithm, request.collective, request.nbytes, request.dtype, request.parties)
-    return _columns(target, *given, compiled.program, machine)
+    return _columns(target, *given, compiled.program, compiled.program.machine)
 
 
 def _columns(
@@ -253,7 +253,8 @@ def _columns(
     found = program.features(limit)
     terms: tuple[float | None, ...] = (None, None)
     if limit is not None and kind is not None and nbytes is not None:
-        terms = tuple(ps / 1000 for ps in limit.terms(0 if collective == "barrier" else nbytes // kind.chunks(ranks)))
+        latency, through = limit.terms(0 if collective == "barrier" else nbytes // kind.chunks(ranks))
+        terms = (latency + machine.launch_ps) / 1000, through / 1000
     return {
         "target": target,
         "algorithm": algorithm,

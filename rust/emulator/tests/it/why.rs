@@ -308,7 +308,7 @@ fn pair(
     first: impl Fn(&mut BodyBuilder) -> Vec<OpKind>,
     second: impl Fn(&mut BodyBuilder) -> Vec<OpKind>,
 ) -> (Program, Machine) {
-    let machine = ring::npu_network("ring_1d", 2, 50.0, 50.0, "cut_through");
+    let machine = ring::npu_network_of("ring_1d", 2, 50.0, 50.0, "cut_through", "1");
     let mut builder = ProgramBuilder::new("told");
     let group = builder.group(machine.sfr().clone());
     assert_eq!((builder.counter(), builder.barrier(2)), (0, 0));

@@ -10,7 +10,20 @@ pub(crate) fn settings(slots: u32) -> ChannelSettings {
 
 /// One PE per SIP and nothing between it and its SIP links: a plain network of `sips` NPUs.
 pub(crate) fn npu_network(topology: &str, sips: u32, latency_ns: f64, bandwidth_gbs: f64, model: &str) -> Machine {
+    npu_network_of(topology, sips, latency_ns, bandwidth_gbs, model, "per_link")
+}
+
+/// The same with so many DMA channels.
+pub(crate) fn npu_network_of(
+    topology: &str,
+    sips: u32,
+    latency_ns: f64,
+    bandwidth_gbs: f64,
+    model: &str,
+    channels: &str,
+) -> Machine {
     let overrides = [
+        ("pe.dma.channels", channels.to_string()),
         ("system.network_model", model.to_string()),
         ("system.sips.count", sips.to_string()),
         ("system.sips.topology", topology.to_string()),
