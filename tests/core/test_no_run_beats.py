@@ -49,7 +49,17 @@ def machines(draw: st.DrawFn) -> tuple[str | None, dict[str, object]]:
 @given(
     machine=machines(),
     collective=st.sampled_from(
-        ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "scatter", "gather", "all_to_all", "send_recv"]
+        [
+            "all_reduce",
+            "all_gather",
+            "reduce_scatter",
+            "broadcast",
+            "reduce",
+            "scatter",
+            "gather",
+            "all_to_all",
+            "send_recv",
+        ]
     ),
     size=st.sampled_from([256, 4096, 1 << 17, 1 << 20]),
     root=st.integers(0, 2),

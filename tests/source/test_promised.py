@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
 
 import pytest
@@ -63,5 +64,41 @@ def test_a_file_of_tacos_runs_in_its_time(tmp_path: Path, topology: str, size: i
     found = synthesize("all_gather", topology=topology, size=size, method="greedy", chunks=2)
     path = tmp_path / "schedule.csv"
     tacos(found, path)
-    report = ahbm.run(path, topology=topology, bytes_per_rank=size, data=False, overrides={"defaults.n_slots": 64})
+    report = ahbm.run(path, topology=topology, bytes_per_rank=size, data=False)
     assert report.latency_ns * 1000 == pytest.approx(found.schedule.time_ps, rel=0.01)
+
+
+def sccl(ranks: int, steps: list[list[list[int]]]) -> str:
+    """An all-gather as SCCL and TACCL write it: sends of each step as chunk, source, target."""
+    everybody = list(range(ranks))
+    chunks = [{"msccl_type": "chunk", "pre": [rank], "post": everybody, "addr": rank} for rank in everybody]
+    collective = {"msccl_type": "collective", "name": "c", "nodes": ranks, "chunks": chunks}
+    rounds = [{"msccl_type": "step", "rounds": 1, "sends": sends} for sends in steps]
+    whole = {"msccl_type": "algorithm", "name": "a", "instance": {"pipeline": None}}
+    return json.dumps({**whole, "collective": collective, "steps": rounds})
+
+
+@pytest.mark.parametrize("size", [1 << 16, 16 * MIB])
+def test_a_file_of_sccl_runs_in_its_steps(tmp_path: Path, size: int) -> None:
+    """Both ways round the ring at once: four steps, each a latency and a chunk."""
+    forth = [[[(rank - step) % 8, rank, (rank + 1) % 8] for rank in range(8)] for step in range(4)]
+    back = [[[(rank + step) % 8, rank, (rank - 1) % 8] for rank in range(8)] for step in range(3)]
+    path = tmp_path / "both_ways.json"
+    path.write_text(sccl(8, [a + b for a, b in zip(forth, [*back, []], strict=True)]), encoding="utf-8")
+    report = ahbm.run(path, topology="npu_ring_8", bytes_per_rank=size, data=False)
+    assert report.latency_ns <= 4 * (500 + size / 8 / 50) * 1.01
+    assert (report.percent_of_bound or 0) > (80 if size > MIB else 0)
+
+
+@pytest.mark.parametrize("size", [1 << 16, 16 * MIB])
+def test_a_file_of_te_ccl_runs_in_its_epochs(tmp_path: Path, size: int) -> None:
+    """Every chunk over its own link in the first epoch."""
+    paths = {
+        f"Demand at {b} for chunk 0 from {a} met by epoch 0": [f"{a}->{b} in epoch 0"]
+        for a, b in itertools.permutations(range(8), 2)
+    }
+    path = tmp_path / "direct.json"
+    whole = {"1-Epoch_Duration": 1e-6, "6-Demand_Met": {}, "8-Chunk paths": paths}
+    path.write_text(json.dumps(whole), encoding="utf-8")
+    report = ahbm.run(path, topology="npu_fully_connected_8", bytes_per_rank=size, data=False)
+    assert report.latency_ns == pytest.approx(500 + size / 8 / 50, rel=0.01)

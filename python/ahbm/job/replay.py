@@ -18,6 +18,8 @@ from ahbm._core import Program, Replayed, Workload, check_timeline_name
 from ahbm.base.arguments import checked
 from ahbm.base.logs import INFO, log
 from ahbm.base.words import aligned, span
+from ahbm.config.protocols import held
+from ahbm.config.topology import sheet
 from ahbm.errors import BudgetError, ConfigError, Finding
 from ahbm.job.preparation import Performed, Preparation, uneven
 from ahbm.job.reading import AS_IT_IS, How, left_out, read
@@ -114,8 +116,21 @@ class JobReport(Run):
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """The protocols that the calls have, and what is known of the error of a calibrated machine."""
-        return (*spoken(made.protocol for made in self.performed.programs), *self.calibration)
+        """Whose data sheet the computations take, the protocols that the calls have, changes of the machine that they
+        leave without effect, and what is known of the error of a calibrated machine."""
+        return (
+            *(sheet(self.emulator.machine) if self.replayed.by_roofline else ()),
+            *spoken(made.protocol for made in self.performed.programs),
+            *self.effects,
+            *self.calibration,
+        )
+
+    @cached_property
+    def effects(self) -> tuple[str, ...]:
+        """The changes of bandwidths of the machine that have no effect on the calls, or less than one might think."""
+        machine = self.emulator.machine
+        names = dict.fromkeys(made.protocol or machine.protocol or "" for made in self.performed.programs)
+        return tuple(dict.fromkeys(note for name in names for note in held(machine, name)))
 
     @property
     def beside(self) -> list[str]:

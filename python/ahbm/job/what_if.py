@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ahbm._core import Workload
 from ahbm.base.words import aligned
+from ahbm.config.ccl import split_overrides
+from ahbm.config.protocols import in_steps
 from ahbm.config.topology import load_machine
 from ahbm.errors import AhbmError, ConfigError, InterruptedRun
 from ahbm.job.reading import How, read
@@ -58,7 +60,14 @@ class WhatIf:
             exposed = sum(rank.exposed_ns for rank in report.ranks) / max(len(report.ranks), 1)
             times = (f"{report.latency_ns / 1000:,.2f}", share, f"{exposed / 1000:,.2f}")
             rows.append((name, *times, report.shares()))
-        return "\n".join(aligned(rows))
+        return "\n".join([*aligned(rows), *(f"note: {note}" for note in self.notes)])
+
+    @property
+    def notes(self) -> list[str]:
+        """What is said of the changed machines, and not of the first."""
+        reports = [point.report for point in self.points if point.report is not None]
+        own = set(reports[0].notes) if reports else set()
+        return list(dict.fromkeys(note for report in reports[1:] for note in report.effects if note not in own))
 
 
 def _change(base_ns: float, ns: float) -> str:
@@ -102,8 +111,9 @@ def _resolved(terms: Terms) -> Terms:
     if not relative:
         return terms
     fixed = {key: value for key, value in (terms.overrides or {}).items() if key not in relative}
-    parameters = dict(load_machine(terms.topology, fixed).parameters)
-    found = {key: resolved(value, parameters.get(key)) for key, value in relative.items()}
+    machine = load_machine(terms.topology, split_overrides(fixed)[0])
+    parameters = dict(machine.parameters)
+    found = {key: resolved(value, parameters.get(key)) for key, value in in_steps(machine, relative).items()}
     return replace(terms, overrides={**fixed, **found})
 
 

@@ -137,8 +137,8 @@ def together(calls: Sequence[Ran]) -> tuple[int, int]:
     """The least time of calls of one group and one collective, and the time in which they ran, in ps: never less.
 
     A call takes its time from the arrival of its last rank. The other ranks may have moved data before, while a call
-    before it had not ended: gathers to one root overlap so. Where calls that touch in time take less than the sum of their
-    bounds, the data of one root cross its cut one after the other, and the latencies count once.
+    before it had not ended: gathers to one root overlap so. Where calls that touch in time take less than the sum of
+    their bounds, the data of one root cross its cut one after the other, and the latencies count once.
     """
     bound = within = 0
     for cluster in _clusters(sorted(calls)):

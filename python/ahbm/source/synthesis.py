@@ -84,8 +84,8 @@ class Synthesis:
 
     @cached_property
     def engines_bound(self) -> tuple[float, str] | None:
-        """Time in us that the DMA channels and ports of the NPUs' PEs need, and which of them, where that is more than the
-        bound: the program cannot run in the schedule's time then. None where the links alone limit."""
+        """Time in us that the DMA channels and ports of the NPUs' PEs need, and which of them, where that is more than
+        the bound: the program cannot run in the schedule's time then. None where the links alone limit."""
         root, group = self.ranks[self.root], list(self.ranks)
         found = self.machine.least_by_io(self.collective, group, self.share_bytes, root, root)
         if self.machine.dma_channels is not None:
@@ -206,7 +206,7 @@ class Synthesis:
 
     @property
     def matches(self) -> bool:
-        """True when an NPU has a DMA channel for each link out and one more: only then can `run` keep all links busy."""
+        """True when an NPU has a DMA channel for each link out and one more: only so `run` keeps all links busy."""
         return self._has_channels(self.schedule.engines)
 
     def _has_channels(self, count: int) -> bool:
@@ -215,7 +215,7 @@ class Synthesis:
 
     @property
     def plan_matches(self) -> bool:
-        """True when the plan takes the schedule's time: a DMA channel for each end of a link, at a switch a single PE."""
+        """True when the plan takes the schedule's time: a DMA channel for each end of a link, at a switch one PE."""
         if self.machine.topology == "switch":
             return self.machine.pes == self.schedule.ends
         return self._has_channels(self.schedule.ends)

@@ -107,13 +107,12 @@ def peak(emulator: Emulator, sweep: bench.Sweep, reports: Sequence[Report]) -> f
     """busbw of an array so large that no latency counts."""
     from ahbm.runs.report import bandwidths
 
-    ranks, huge = emulator.world_size, 1 << 40
-    tiles = emulator.machine.cubes if sweep.device else None
-    bound = emulator.limits.bound(sweep.collective, ranks, huge, root=sweep.root, tiles=tiles)
+    request = sweep.case(reports[0].algorithm, reports[0].bytes, emulator).request
+    huge = replace(request, count=(1 << 40) // request.element.storage.itemsize)
+    bound = emulator.bound(huge)
     if not bound.ps or sweep.collective == "barrier":
         return None
-    whole = huge * COLLECTIVES[sweep.collective].chunks(ranks)
-    return bandwidths(sweep.collective, reports[0].ranks, whole, bound.ps)[1]
+    return bandwidths(sweep.collective, reports[0].ranks, huge.nbytes, bound.ps)[1]
 
 
 def page(contents: Contents) -> Page:
