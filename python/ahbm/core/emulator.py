@@ -424,7 +424,7 @@ class Emulator:
         algorithm: str | Algorithm | None,
         compare: bool,
     ) -> Compiled:
-        """The quickest of the protocols for a request; raises the error of the first where it runs with none of them."""
+        """The quickest of the protocols for a request; raises the error of the first where none runs it."""
         best: tuple[int, Protocol, Compiled] | None = None
         refused: AhbmError | None = None
         nbytes = request.tiles * request.nbytes
