@@ -169,7 +169,8 @@ class Alone:
             for rank in range(self._size):
                 history.arrive(rank)
             for group, one in zip(family, self._compiled(compiled.request, terms, family), strict=True):
-                history.perform([(rank, 0) for rank in group.ranks], -1, one.program, one.latency_ps)
+                # They start together, so what each takes alone only says that it takes any time.
+                history.perform([(rank, 0) for rank in group.ranks], -1, one.program, compiled.latency_ps)
             taken = int(history.times(self.emulator.machine).calls[self._rank][0, 2])
         if len(self._known) >= KNOWN_CALLS:
             self._known.clear()

@@ -80,12 +80,20 @@ const RECORDER: (&str, &str) = ("recorder", "ahbm");
 /// Metadata of a recording of one rank that stands for all: [`Family`] after family, as JSON.
 const FAMILIES: &str = "alike";
 
-/// The rank of a recording that stands for all ranks, how many those are, and the families of their groups; none where
-/// it stands for itself.
+/// A rank that stands for all.
+pub(super) struct Alike {
+    pub(super) rank: u32,
+    /// How many ranks there are.
+    pub(super) ranks: u32,
+    /// The groups that ranks have in each other's place.
+    pub(super) families: Vec<Vec<Group>>,
+}
+
+/// What a recording says of the rank that stands for all; none where it stands for itself.
 ///
 /// # Errors
 /// `AHBM-F136` metadata that do not say so.
-pub(super) fn alike(metadata: &Metadata, file: &str) -> Result<Option<(u32, u32, Vec<Vec<Group>>)>, Diagnostic> {
+pub(super) fn alike(metadata: &Metadata, file: &str) -> Result<Option<Alike>, Diagnostic> {
     let Some(text) = metadata.text(FAMILIES).filter(|_| is_recorded(metadata)) else { return Ok(None) };
     let number = |name: &str| metadata.integer(name).and_then(|n| u32::try_from(n).ok());
     let families = serde_json::from_str::<Vec<Family>>(text).ok();
@@ -95,7 +103,7 @@ pub(super) fn alike(metadata: &Metadata, file: &str) -> Result<Option<(u32, u32,
     };
     let group = |(name, ranks): (String, Vec<u32>)| Group { name: name.into(), ranks: ranks.into() };
     let families = families.into_iter().map(|family| family.into_iter().map(group).collect()).collect();
-    Ok(Some((rank, ranks, families)))
+    Ok(Some(Alike { rank, ranks, families }))
 }
 
 /// The attribute that marks a recording.

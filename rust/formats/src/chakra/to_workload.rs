@@ -114,12 +114,12 @@ impl<'a> Source<'a> {
         }
         let (metadata, nodes) = messages(&file, &bytes, options, usage).map_err(one)?;
         tell(gather, &metadata);
-        if let Some((own, ranks, families)) = alike(&metadata, &file).map_err(one)?.filter(|_| gather.size() == 1) {
-            options.budget.check(Limit::Ranks, ranks.into()).map_err(one)?;
-            gather.resize(ranks);
+        if let Some(all) = alike(&metadata, &file).map_err(one)?.filter(|_| gather.size() == 1) {
+            options.budget.check(Limit::Ranks, all.ranks.into()).map_err(one)?;
+            gather.resize(all.ranks);
             gather.recorded();
-            let own = rank_of(gather, own, file, nodes, options.lenient)?;
-            return gather.add_alike(own, &families);
+            let own = rank_of(gather, all.rank, file, nodes, options.lenient)?;
+            return gather.add_alike(own, &all.families);
         }
         let facts: Vec<Facts> = nodes.iter().map(Facts::of).collect();
         add_nodes(gather, rank, file, &metadata, nodes, options.lenient)?;
@@ -291,7 +291,7 @@ impl Reader<'_> {
     /// The type of a computation's operations, two bytes where none is stated.
     fn arithmetic(&self) -> Result<Arithmetic, Diagnostic> {
         let Some(name) = self.typed("num_ops_dtype", Node::word)? else { return Ok(Arithmetic::Half) };
-        Arithmetic::named(&name).ok_or_else(|| {
+        Arithmetic::named(name).ok_or_else(|| {
             let known = Arithmetic::ALL.map(Arithmetic::name).join(", ");
             self.wrong("num_ops_dtype", &format!("is {name:?}")).hint(format!("one of {known}"))
         })
