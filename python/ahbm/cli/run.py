@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os.path import isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -148,9 +148,12 @@ def _lowers(opened: Opened, asked: Asked) -> bool:
 def _script(script: Path, args: Sequence[str], asked: Asked) -> None:
     from ahbm.ranks.setup import using
 
-    with using(_setup(asked)), _as_main(script, args) as execute:
+    setup = replace(_setup(asked), performed=set())
+    with using(setup), _as_main(script, args) as execute:
         leave_to_script()
         execute()
+    if asked.algorithm is not None and not setup.performed:
+        typer.echo(f"note: -a {asked.algorithm} performed no call of {script}", err=True)
 
 
 def _is_python(script: Path) -> bool:

@@ -114,8 +114,10 @@ class JobReport(Run):
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """The protocols that the calls have, and what is known of the error of a calibrated machine."""
-        return (*spoken(made.protocol for made in self.performed.programs), *self.calibration)
+        """What became of the algorithm that was asked for, the protocols that the calls have, and what is known of the
+        error of a calibrated machine."""
+        protocols = spoken(made.protocol for made in self.performed.programs)
+        return (*self.performed.notes, *protocols, *self.calibration)
 
     @property
     def beside(self) -> list[str]:
@@ -286,7 +288,8 @@ def replay(
         fold=how.fold,
     )
     log("emulator", INFO, "%s: %d of %d ranks simulated", name, run.simulated, workload.ranks)
-    performed = Performed(calls, programs, tuple(preparation.rules), run.calls_ps)
+    notes = tuple(preparation.told(calls))
+    performed = Performed(calls, programs, tuple(preparation.rules), run.calls_ps, notes)
     columns = zip(run.ends_ps, run.computed_ps, run.waiting_ps, strict=True)
     return JobReport(
         name,

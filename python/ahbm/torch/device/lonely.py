@@ -58,7 +58,8 @@ class Lonely:
             ("twice the bandwidth of the memory", run(operations, 2 * memory, takes).total),
         ]
         calls = (
-            self.emulator.compile(request, self.setup.algorithm_for(request)) for request in lanes.requests.values()
+            self.emulator.compile(request, self.setup.algorithm_for(request, self.emulator))
+            for request in lanes.requests.values()
         )
         what, both = wider(self.emulator.machine, (made.program for made in calls))
         quicker = self._calls(self.emulator.on(self.emulator.machine.changed(tuple(both.items()))))
@@ -68,7 +69,7 @@ class Lonely:
 
     def _calls(self, emulator: Emulator) -> Callable[[Any], int]:
         def takes(request: Any) -> int:
-            latency: int = emulator.compile(request, self.setup.algorithm_for(request)).latency_ps
+            latency: int = emulator.compile(request, self.setup.algorithm_for(request, emulator)).latency_ps
             return latency
 
         return takes
