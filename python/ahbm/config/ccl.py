@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache, cached_property, lru_cache
 from math import inf
@@ -22,7 +22,7 @@ from ahbm.base.load import load_text
 from ahbm.base.yaml_source import KeyPath, Source, did_you_mean, parse, scalar, scalar_text
 from ahbm.config.checks import AUTO, Check, backpressure, integer, selector, size, text, texts
 from ahbm.config.kinds import KINDS, keys, kind
-from ahbm.config.rules import RULE, Named, Place, first, is_placed, reached_before, selector_told, told
+from ahbm.config.rules import RULE, Named, Place, first, fits, is_placed, reached_before, selector_told, told
 from ahbm.config.settings import Queues, Settings
 from ahbm.errors import ConfigError, Site, UnsupportedError
 
@@ -136,6 +136,30 @@ class CclConfig:
             sites=(Site(f"collectives.{collective}", self._place(("collectives", collective))),),
             hint=f"name one under collectives.{collective} in ccl.yaml",
         )
+
+    def of_other_ranks(self, collective: str, nbytes: int, ranks: int) -> tuple[str, ...]:
+        """Notes on the user's rules that a call would have, were it among as many ranks as they are for, before the one
+        that holds."""
+        own = self._own(collective)
+        at = first(own, nbytes, ranks, None, selectors=True)
+        passed = own[: len(own) if at is None else at]
+        return tuple(
+            f"the rule {told(rule)!r} is not for {ranks} ranks"
+            for rule in passed
+            if rule.get("ranks", ranks) != ranks and fits(rule, nbytes, rule["ranks"], None)
+        )
+
+    def unmet_ranks(self, collective: str, counts: Collection[int]) -> tuple[str, ...]:
+        """Notes on the user's rules for as many ranks as no call has, of calls among these numbers of ranks."""
+        rules = [rule for rule in self._own(collective) if rule.get("ranks") not in (None, *counts)]
+        return tuple(f"no {collective} meets the rule {told(rule)!r}" for rule in rules)
+
+    def _own(self, collective: str) -> list[dict[str, Any]]:
+        """The rules of a collective that the user wrote."""
+        choice = self._collectives.get(collective)
+        if not isinstance(choice, list) or not self.is_own(collective):
+            return []
+        return choice[: len(choice) - self._rest.get(collective, 0)]
 
     @cached_property
     def has_selectors(self) -> bool:

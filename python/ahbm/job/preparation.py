@@ -156,7 +156,11 @@ class Preparation:
         return self._shared(request, None if rule is None else rule[1])
 
     def told(self, calls: Sequence[JobCall]) -> Iterator[str]:
-        """A note where the algorithm that was asked for performs some of the calls that were prepared, and not all."""
+        """Notes where the algorithm that was asked for performs some of the calls that were prepared, and not all; and
+        where rules of ccl.yaml are for other numbers of ranks."""
+        for name in sorted({call.collective for call in calls} - self._overruled):
+            counts = {len(call.ranks) for call in calls if call.collective == name}
+            yield from self._emulator.ccl.unmet_ranks(name, counts)
         if self._algorithm is None:
             return
         taken = [call for call, rule in zip(calls, self.rules, strict=True) if rule == ARGUMENT]
