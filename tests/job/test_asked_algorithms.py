@@ -132,7 +132,7 @@ def test_a_job_runs_by_what_it_is_asked_for_or_refuses_it(collective: str, tmp_p
             except AhbmError as error:
                 return error.code, None
             assert isinstance(report, JobReport)
-            return {call.algorithm for call in report.calls} == {name} and "runs" or "another", report.latency_ns
+            return ({call.algorithm for call in report.calls} == {name} and "runs") or "another", report.latency_ns
 
         sips = {"system.sips.count": RANKS}
         asked = timed(algorithm=name, overrides=sips)

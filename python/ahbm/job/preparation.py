@@ -172,8 +172,8 @@ class Preparation:
             yield f"{name} performs {len(taken):,} of {len(calls):,} calls{which}{others}"
 
     def _refuse_idle(self, calls: Sequence[JobCall]) -> None:
-        """Raises ConfigError (AHBM-C115) where the algorithm that was asked for performs none of a job's calls, with the
-        job's collectives; UnsupportedError (AHBM-U113) where it does not say what it performs."""
+        """Raises ConfigError (AHBM-C115), with the job's collectives, where the algorithm that was asked for performs
+        none of a job's calls; UnsupportedError (AHBM-U113) where it does not say what it performs."""
         if self._algorithm is None or any(self._performs(name) for name in {call.collective for call in calls}):
             return
         found = self._emulator.algorithm(self._algorithm)

@@ -58,8 +58,8 @@ class WhatIf:
             exposed = sum(rank.exposed_ns for rank in report.ranks) / max(len(report.ranks), 1)
             times = (f"{report.latency_ns / 1000:,.2f}", share, f"{exposed / 1000:,.2f}")
             rows.append((name, *times, report.shares()))
-        ran = [point for point in self.points if point.report is not None]
-        notes = [f"note: {p.changes or 'as it is'}: {note}" for p in ran for note in p.report.performed.notes]
+        ran = [(point.changes or "as it is", point.report) for point in self.points if point.report is not None]
+        notes = [f"note: {changes}: {note}" for changes, report in ran for note in report.performed.notes]
         return "\n".join([*aligned(rows), *notes])
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
-from math import isqrt
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from ahbm.base.sizes import told as told_sizes
 from ahbm.base.store import store
 from ahbm.base.words import slug
 from ahbm.config.ccl import CclConfig
+from ahbm.config.rules import border
 from ahbm.core.emulator import Emulator
 from ahbm.errors import AhbmError, ConfigError, FormatError
 from ahbm.runs import bands
@@ -104,14 +104,20 @@ class Ladder:
         own = dict.fromkeys(note for report in reports for note in report.overruled)
         return [*own, *bands.over(report.error for report in reports)]
 
+    @property
+    def ranks(self) -> int:
+        """Number of ranks."""
+        reports = (report for rung in self.rungs for report in rung.reports.values())
+        return next((report.ranks for report in reports), self.emulator.machine.sips)
+
     def ranges(self) -> list[Range]:
-        """Ranges of sizes in ascending order. Between two sizes with different winners, the border is their geometric
-        mean, rounded down. Raises as `Rung.winner`."""
+        """Ranges of sizes in ascending order, with `border` between two sizes of different winners. Raises as
+        `Rung.winner`."""
         runs = [(winner, list(rungs)) for winner, rungs in groupby(self.rungs, key=lambda rung: rung.winner)]
         found, least = [], 0
         for index, (winner, rungs) in enumerate(runs):
             largest = rungs[-1].nbytes
-            most = isqrt(largest * runs[index + 1][1][0].nbytes) if index + 1 < len(runs) else 0
+            most = border(largest, runs[index + 1][1][0].nbytes, self.ranks) if index + 1 < len(runs) else 0
             found.append(Range(winner, least, most, largest))
             least = most + 1
         return found
@@ -170,7 +176,7 @@ class Ladder:
         sizes = [rung.nbytes for rung in self.rungs if entry.min_bytes <= rung.nbytes <= entry.largest]
         least = entry.min_bytes
         for size, following in zip(sizes, [*sizes[1:], None], strict=True):
-            most = entry.max_bytes if following is None else isqrt(size * following)
+            most = entry.max_bytes if following is None else border(size, following, self.ranks)
             yield Range(entry.algorithm, least, most, size)
             least = most + 1
 
