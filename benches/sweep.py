@@ -167,33 +167,22 @@ def million(store: Path, count: int) -> tuple[float, float]:
     for at in range(count):
         group = Group(sweep, "machine", {GBS: chance.uniform(1, 400)})
         cases.append(Case(group, "ring", 1024, 0, at, hashlib.sha256(str(at).encode()).hexdigest()))
-        row = ("all_reduce", chance.choice("abc"), f"npu, {chance.randrange(5000)}", "ring_1d", 8)
-        row = (
-            *row,
-            1024 << chance.randrange(10),
-            512,
-            "f16",
-            "sum",
-            -1,
-            chance.uniform(1000, 9000),
-            1.0,
-            2.0,
-            3.0,
-            4.0,
-        )
-        row = (
-            *row,
-            "links",
-            112,
-            4096,
-            None,
-            f"{chance.getrandbits(64):016x}",
-            0,
-            None,
-            chance.randrange(8, 600),
-            50.0,
-        )
-        rows.append((*row, ahbm.__version__, None, None))
+        values = dict.fromkeys(STORED) | {
+            "collective": "all_reduce",
+            "algorithm": chance.choice("abc"),
+            "machine": f"npu, {chance.randrange(5000)}",
+            "topology": "ring_1d",
+            "ranks": 8,
+            "bytes": 1024 << chance.randrange(10),
+            "dtype": "f16",
+            "latency_ns": chance.uniform(1000, 9000),
+            "limited_by": "links",
+            "timeline_hash": f"{chance.getrandbits(64):016x}",
+            "links": chance.randrange(8, 600),
+            "link_gbs": 50.0,
+            "version": build(),
+        }
+        rows.append(tuple(values.values()))
         if len(rows) == count // 8:
             kept.add(name, cases, rows, kinds)
             cases, rows = [], []
