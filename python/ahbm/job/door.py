@@ -28,6 +28,7 @@ from ahbm.dsl.script import Script
 from ahbm.errors import ConfigError
 from ahbm.job.reading import AS_IT_IS, How
 from ahbm.job.reading import read as read_job
+from ahbm.job.recorded import recorded
 from ahbm.job.replay import JobReport, replay
 from ahbm.ranks.setup import Setup
 from ahbm.runs import knobs, plans, timed
@@ -332,7 +333,14 @@ class Opened:
 
     def _replayed(self) -> JobReport:
         setup, how = self.replaying()
-        return replay(self.target, plans.label(self.target), setup, how)
+        label = plans.label(self.target)
+        report, found = replay(self.target, label, setup, how), recorded(self.target, how.step)
+        if found is None:
+            return report
+        if not how.host_gaps:
+            gaps = replay(self.target, label, setup, replace(how, host_gaps=True)).latency_ns - report.latency_ns
+            found = replace(found, host_gaps_ns=gaps)
+        return replace(report, recorded=found)
 
     def replaying(self) -> tuple[Setup, How]:
         """The machine that a job is replayed on, and how. Raises ConfigError (AHBM-C146) for terms of plans."""

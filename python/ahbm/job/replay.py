@@ -18,9 +18,12 @@ from ahbm._core import Program, Replayed, Workload, check_timeline_name
 from ahbm.base.arguments import checked
 from ahbm.base.logs import INFO, log
 from ahbm.base.words import aligned, span
+from ahbm.config.topology import name_of
+from ahbm.core.spec import machine_name
 from ahbm.errors import BudgetError, ConfigError, Finding
 from ahbm.job.preparation import Performed, Preparation, uneven
 from ahbm.job.reading import AS_IT_IS, How, left_out, read
+from ahbm.job.recorded import Recorded
 from ahbm.ranks.calls import CallRecord, Row, calibrated, spoken, table
 from ahbm.runs.traces import Run
 from ahbm.selectors.protocol import AnySelector
@@ -80,6 +83,8 @@ class JobReport(Run):
     job: str
     topology: str
     """Network between the SIPs."""
+    machine: str
+    """The machine in words: its topology, and the overrides that changed it."""
     ranks: tuple[RankTime, ...]
     latency_ns: float
     """End of the last rank."""
@@ -101,6 +106,8 @@ class JobReport(Run):
     emulator: Emulator = field(repr=False, compare=False)
     replayed: Replayed = field(repr=False, compare=False)
     performed: Performed = field(repr=False, compare=False)
+    recorded: Recorded | None = None
+    """What the job took where it was recorded, as a profiler's trace says it; None where nothing does."""
 
     @cached_property
     def calls(self) -> tuple[CallRecord, ...]:
@@ -114,10 +121,11 @@ class JobReport(Run):
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """What became of the algorithm that was asked for, the protocols that the calls have, and what is known of the
-        error of a calibrated machine."""
+        """What the job took where it was recorded, what became of the algorithm that was asked for, the protocols that
+        the calls have, and what is known of the error of a calibrated machine."""
         protocols = spoken(made.protocol for made in self.performed.programs)
-        return (*self.performed.notes, *protocols, *self.calibration)
+        told = [] if self.recorded is None else [str(self.recorded)]
+        return (*told, *self.performed.notes, *protocols, *self.calibration)
 
     @property
     def beside(self) -> list[str]:
@@ -193,6 +201,7 @@ class JobReport(Run):
         data["ranks"] = [{**asdict(rank), "exposed_ns": rank.exposed_ns} for rank in self.ranks]
         for name in ("calls", "exposed", "path"):
             data[name] = [asdict(entry) for entry in data[name]]
+        data["recorded"] = self.recorded and asdict(self.recorded)
         data["warnings"] = [warning.to_json() for warning in self.warnings]
         data["notes"] = list(self.notes)
         return data
@@ -228,9 +237,9 @@ class JobReport(Run):
         return f"{parts}{hidden}"
 
     def __str__(self) -> str:
-        machine = self.emulator.machine
+        machine, name = self.emulator.machine, name_of(self.emulator.machine)
         lines = [
-            f"{self.job}: {len(self.ranks)} ranks on {machine.sips} SIPs in a {self.topology}, "
+            f"{self.job}: {len(self.ranks)} ranks on {machine.sips} SIPs in a {self.topology} ({name}), "
             f"{self.latency_ns / 1000:,.2f} us (simulated), {len(self.performed.calls)} calls, {self.together} "
             "overlapping others, time only"
         ]
@@ -294,6 +303,7 @@ def replay(
     return JobReport(
         name,
         emulator.machine.topology,
+        machine_name(emulator.machine),
         tuple(RankTime(rank, *(ps / 1000 for ps in column)) for rank, column in enumerate(columns)),
         max(run.ends_ps, default=0) / 1000,
         tuple(

@@ -22,12 +22,13 @@ from ahbm.base.words import slug
 from ahbm.config.ccl import CclConfig
 from ahbm.config.rules import border
 from ahbm.core.emulator import Emulator
+from ahbm.core.spec import machine_name
 from ahbm.errors import AhbmError, ConfigError, FormatError
 from ahbm.runs import bands
 from ahbm.runs.bench import Cell, Refused, Spread, Sweep, ran
 from ahbm.runs.candidates import none_left
 from ahbm.runs.plans import with_plans
-from ahbm.runs.report import Report
+from ahbm.runs.report import Report, place
 from ahbm.source.synth import Synth, SynthAlgorithm
 
 
@@ -79,6 +80,16 @@ class Ladder:
     root: int
     candidates: tuple[str, ...]
     rungs: tuple[Rung, ...]
+
+    @property
+    def machine(self) -> str:
+        """The machine in words: its topology, and the overrides that changed it."""
+        return machine_name(self.emulator.machine)
+
+    @property
+    def place(self) -> str:
+        """The machine without its overrides, and its network."""
+        return place(self.machine, self.emulator.machine.topology)
 
     @property
     def failure(self) -> AhbmError | None:
@@ -140,7 +151,7 @@ class Ladder:
         document = {"algorithms": entries, "collectives": {self.collective: choice}}
         machine = self.emulator.machine
         title = f"# The quickest of {len(self.candidates)} algorithms for {self.collective} of {self.dtype}"
-        return f"{title} on {machine.topology}, {machine.sips} SIPs.\n" + yaml.safe_dump(document, sort_keys=False)
+        return f"{title} on {self.place}, {machine.sips} SIPs.\n" + yaml.safe_dump(document, sort_keys=False)
 
     def save(self, path: str | Path) -> list[Path]:
         """Writes the ccl.yaml at `path`; into a folder (no .yaml or .yml), also an MSCCL file per range, with its
@@ -190,7 +201,7 @@ class Ladder:
         width = max(10, *(len(name) for name in self.candidates))
         names = "  ".join(f"{name:>{width}}" for name in self.candidates)
         reasons: dict[tuple[str, str], list[int]] = {}
-        yield f"# {self.collective} on {self.emulator.machine.topology}, simulated us; - did not run"
+        yield f"# {self.collective} on {self.place}, simulated us; - did not run"
         yield f"#{'bytes':>11}  {names}  {'% of bound':>10}  winner"
         for rung in self.rungs:
             times = (rung.reports.get(name) for name in self.candidates)
@@ -210,6 +221,7 @@ class Ladder:
         return {
             "collective": self.collective,
             "topology": self.emulator.machine.topology,
+            "machine": self.machine,
             "dtype": self.dtype,
             **({} if not (found := self.notes) else {"notes": found}),
             "rungs": [

@@ -36,6 +36,7 @@ def page(report: JobReport | TimeReport) -> Page:
     charts: Charts = {}
     sections = reasons.sections({report.plan: explanation}, program and program.machine, charts)
     facts = [
+        ("topology", report.machine),
         ("steps", f"{report.steps:,}"),
         ("messages", f"{report.messages:,} of {report.bytes:,} B"),
         *(("note", note) for note in report.notes),
@@ -94,6 +95,7 @@ def _job(report: JobReport) -> Page:
     if explanation is not None:
         sections += reasons.sections({report.job: explanation}, machine, charts)
     facts = [
+        ("topology", report.machine),
         ("calls that overlap others", f"{report.together:,} of {len(report.calls):,}"),
         ("computations without a time", f"{report.untimed:,}"),
         *(("warning", str(warning)) for warning in report.warnings),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ahbm.base import codes
 from ahbm.base.collectives import COLLECTIVES
-from ahbm.config.topology import resized
+from ahbm.config.topology import read_for, resized
 from ahbm.runs import bands, bench, compare
 from ahbm.runs.plans import with_plans
 from ahbm.views import answer, certificates, comparisons, reasons
@@ -142,7 +142,7 @@ def _page(contents: Contents) -> Page:
         ("ahbm", first.version),
         ("machine", first.machine_hash),
         ("programs", ", ".join(dict.fromkeys(report.program_hash for report in reports if report.program_hash))),
-        ("topology", str(sweep.topology or "default")),
+        ("topology", read_for(sweep.topology)),
         *((f"set {key}", str(value)) for key, value in sweep.overrides.items()),
         *(("note", note) for note in dict.fromkeys(note for report in reports for note in report.overruled)),
         *(("note", note) for note in bands.over(report.error for report in reports)),
