@@ -26,6 +26,7 @@ from ahbm.config.rules import RULE, Named, Place, first, fits, is_placed, reache
 from ahbm.config.settings import Queues, Settings
 from ahbm.errors import ConfigError, Site, UnsupportedError
 
+OVERRIDES = "overrides"
 ENV = "AHBM_CCL"
 """Environment variable that names the ccl.yaml to use."""
 
@@ -67,6 +68,8 @@ class CclConfig:
         self._places: dict[KeyPath, str] = {}
         self._resolved: dict[str, Settings] = {}
         self.origin = layers[-1][0].origin
+        self.file = next((source.origin for source, _ in layers[1:] if source.origin != OVERRIDES), "")
+        """The user's file; empty without one."""
         for source, folder in layers:
             self._add(source, folder)
         for name, choice in self._collectives.items():
@@ -87,7 +90,7 @@ class CclConfig:
         if ccl or os.environ.get(ENV) or path.exists():
             layers.append((_read(path), path.parent))
         if overrides:
-            source = Source("overrides")
+            source = Source(OVERRIDES)
             for key, value in overrides.items():
                 parts = tuple(key.split("."))
                 path_in_file = ("defaults", *parts) if len(parts) == 1 and key in DEFAULTS else parts

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ahbm._core import Program
     from ahbm.check.numerics import Numerics
     from ahbm.runs.inspection import Inspection
+    from ahbm.runs.rivals import Alternatives
 
 OF_BOUND = ("bound_ns", "percent_of_bound", "limited_by", "bound_is_tightest")
 """Names under which JSON has the bound; files may lack the last."""
@@ -94,6 +95,11 @@ class Report(Run):
 
     def _least(self) -> Bound:
         return self.bound
+
+    def _alternatives(self) -> Alternatives | None:
+        from ahbm.runs.rivals import Measured
+
+        return None if self.spec is None else Measured(self._case(), self)
 
     @cached_property
     def program_hash(self) -> str:
