@@ -31,6 +31,7 @@ from ahbm.selectors.protocol import AnySelector
 if TYPE_CHECKING:
     from ahbm.core.emulator import Emulator
     from ahbm.ranks.setup import Setup
+    from ahbm.runs.rivals import Alternatives
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,17 @@ class Stretch:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """What was replayed, and how: enough to replay it with changes."""
+
+    workload: Workload
+    target: str
+    """Its file, prefix or folder; empty for a job in memory."""
+    setup: Setup
+    how: How
+
+
+@dataclass(frozen=True)
 class JobReport(Run):
     """One replayed job. Times are simulated; no data were moved."""
 
@@ -106,6 +118,7 @@ class JobReport(Run):
     emulator: Emulator = field(repr=False, compare=False)
     replayed: Replayed = field(repr=False, compare=False)
     performed: Performed = field(repr=False, compare=False)
+    asked: Asked = field(repr=False, compare=False)
     recorded: Recorded | None = None
     """What the job took where it was recorded, as a profiler's trace says it; None where nothing does."""
 
@@ -131,6 +144,12 @@ class JobReport(Run):
     def beside(self) -> list[str]:
         """What is said beside an explanation."""
         return list(self.notes)
+
+    def alternatives(self) -> Alternatives:
+        """As in `Run`: on the job itself."""
+        from ahbm.job.advice import OfJob
+
+        return OfJob(self, self.asked)
 
     def rows(self) -> list[Row]:
         """The calls by collective and number of ranks."""
@@ -191,9 +210,10 @@ class JobReport(Run):
         return files
 
     def to_json(self) -> dict[str, Any]:
-        """All fields but `emulator`, `replayed` and `performed`, and `calls`, `exposed`, `times_hash` and
+        """All fields but `emulator`, `replayed`, `performed` and `asked`, and `calls`, `exposed`, `times_hash` and
         `notes`, as JSON-serialisable data."""
-        names = [field.name for field in fields(self) if field.name not in ("emulator", "replayed", "performed")]
+        left_out = ("emulator", "replayed", "performed", "asked")
+        names = [field.name for field in fields(self) if field.name not in left_out]
         at = names.index("path")
         names[at:at] = ["calls", "exposed"]
         names.insert(names.index("machine_hash"), "times_hash")
@@ -322,4 +342,5 @@ def replay(
         emulator,
         run,
         performed,
+        Asked(workload, "" if isinstance(job, Workload) else str(job), setup, how),
     )

@@ -96,7 +96,8 @@ class Report(Run):
     def _least(self) -> Bound:
         return self.bound
 
-    def _alternatives(self) -> Alternatives | None:
+    def alternatives(self) -> Alternatives | None:
+        """As in `Run`."""
         from ahbm.runs.rivals import Measured
 
         return None if self.spec is None else Measured(self._case(), self)

@@ -38,8 +38,8 @@ class Alternatives(Protocol):
 
 
 def alone(emulator: Emulator, request: Request, budget: int | None = None) -> dict[str, int]:
-    """The time of every algorithm that can perform a request, in ps, the quickest first; with a `budget`, of those alone
-    that have no more operations together."""
+    """The time of every algorithm that can perform a request, in ps, the quickest first; with a `budget`, of as many as
+    have no more operations together."""
     found, left = dict[str, int](), budget
     for algorithm in Candidates(emulator, request.collective):
         try:

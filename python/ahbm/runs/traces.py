@@ -43,7 +43,7 @@ class Run(ABC):
         """The least time that any algorithm could take; None where nobody asks for it."""
         return None
 
-    def _alternatives(self) -> Alternatives | None:
+    def alternatives(self) -> Alternatives | None:
         """What may be done otherwise than on another machine; None where nothing is known of it."""
         return None
 
@@ -53,7 +53,7 @@ class Run(ABC):
 
         program = self._program()
         timeline = program.simulate(record=False, detail=True)
-        return Explanation(program, timeline, self._least(), self._alternatives())
+        return Explanation(program, timeline, self._least(), self.alternatives())
 
     def inspect(self) -> Inspection:
         """Looks into the run: its state at any time, and the history of any element whose result is known."""
