@@ -337,9 +337,15 @@ def header(sweep: Sweep) -> list[str]:
     return [
         f"# ahbm {ahbm.__version__}  collective {sweep.collective}  (all times are simulated)",
         "# busbw counts one direction and assumes point-to-point algorithms",
-        f"# topology {read_for(sweep.topology)}  {sizes} validation {int(bool(sweep.data))}",
+        f"# topology {read_for(sweep.topology)}  {sizes} validation {int(bool(sweep.data))}{_checked(sweep)}",
         *(f"# set {key}={value}" for key, value in sweep.overrides.items() if not key.startswith(own)),
     ]
+
+
+def _checked(sweep: Sweep) -> str:
+    if isinstance(sweep.check, bool):
+        return ""
+    return f" check {sweep.check if isinstance(sweep.check, str) else ','.join(sweep.check)}"
 
 
 def columns(cell: Report | Refused) -> list[str]:

@@ -87,6 +87,15 @@ class Ladder:
         return machine_name(self.emulator.machine)
 
     @property
+    def _terms(self) -> str:
+        """Operator and root in words, where they are not the usual ones; and that results are not compared."""
+        unchecked = all(report.wrong is None for rung in self.rungs for report in rung.reports.values())
+        parts = [self.op] if self.op != "sum" else []
+        parts += [f"root {self.root}"] if self.root else []
+        parts += ["no data"] if unchecked else []
+        return "".join(f", {part}" for part in parts)
+
+    @property
     def place(self) -> str:
         """The machine without its overrides, and its network."""
         return place(self.machine, self.emulator.machine.topology)
@@ -112,7 +121,7 @@ class Ladder:
     def notes(self) -> list[str]:
         """The notes that ccl.yaml has its own number of ranks, where it has; and the errors of a calibrated machine."""
         reports = [report for rung in self.rungs for report in rung.reports.values()]
-        own = dict.fromkeys(note for report in reports for note in report.overruled)
+        own = dict.fromkeys(note for report in reports for note in (*report.overruled, *report.idle))
         return [*own, *bands.over(report.error for report in reports)]
 
     @property
@@ -201,7 +210,7 @@ class Ladder:
         width = max(10, *(len(name) for name in self.candidates))
         names = "  ".join(f"{name:>{width}}" for name in self.candidates)
         reasons: dict[tuple[str, str], list[int]] = {}
-        yield f"# {self.collective} on {self.place}, simulated us; - did not run"
+        yield f"# {self.collective} of {self.dtype}{self._terms} on {self.place}, simulated us; - did not run"
         yield f"#{'bytes':>11}  {names}  {'% of bound':>10}  winner"
         for rung in self.rungs:
             times = (rung.reports.get(name) for name in self.candidates)

@@ -14,6 +14,7 @@ from ahbm.base.arguments import checked, whole
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.sizes import Resized
 from ahbm.base.sizes import told as told_sizes
+from ahbm.base.words import IDLE
 from ahbm.check.case import Case
 from ahbm.config.topology import OVERRULED
 from ahbm.core.limits import Bound
@@ -218,9 +219,15 @@ class Report(Run):
         return [note for note in self.notes if note.endswith(OVERRULED)]
 
     @property
+    def idle(self) -> list[str]:
+        """The notes on choices that change nothing."""
+        return [note for note in self.notes if note.endswith(IDLE)]
+
+    @property
     def beside(self) -> list[str]:
-        """The notes of the time alone: on the number of ranks, and on the error of a calibrated machine."""
-        return [*self.overruled, *filter(None, [self.error.note])]
+        """The notes of the time alone: on the number of ranks, on choices that change nothing, and on the error of a
+        calibrated machine."""
+        return [*self.overruled, *self.idle, *filter(None, [self.error.note])]
 
     @property
     def error(self) -> bands.Noted:
@@ -240,7 +247,7 @@ class Report(Run):
         )
         return (
             f"{self.collective} by {self.algorithm} on {place(self.machine, self.topology)}: "
-            f"{self.ranks} x {self.bytes} B {self.dtype} in "
+            f"{self.ranks} x {self.bytes} B {self.dtype}{'' if self.op in ('sum', 'none') else f' {self.op}'} in "
             f"{self.latency_ns:,.2f} ns (simulated), algbw {self.algbw_gbs:.2f} GB/s, busbw {self.busbw_gbs:.2f} GB/s, "
             f"{bound}, {self.messages} messages, {checked}"
             + (f", checked for {', '.join(self.checks)}" if self.checks else "")
