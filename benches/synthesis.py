@@ -72,7 +72,6 @@ def network(topology: str, extents: tuple[int, ...], gbs: float = 50) -> dict[st
         count *= extent
     grid = dict(zip("whd", extents, strict=False)) if len(extents) > 1 else {}
     return {
-        "cube.pe_layout.pe_per_corner": 8,
         "system.sips.link.bandwidth_gbs": gbs,
         "system.sips.topology": topology,
         "system.sips.count": count,

@@ -19,7 +19,8 @@ ALPHA, BETA = 500.0, 0.02
 WAY = 2 * ALPHA + 100
 """Through the switch of `npu_switch_8`."""
 FREE: dict[str, object] = {"system.sips.link.bandwidth_gbs": ".inf"}
-ANALYTIC: dict[str, object] = {"system.network_model": "analytic"}
+ANALYTIC: dict[str, object] = {"system.network_model": "analytic", "pe.dma.channels": 1}
+"""No contention but that at the single port of an NPU, as the published models have it."""
 SWITCH: dict[str, object] = {"system.sips.switch.reduces": True}
 NODES: dict[str, object] = {
     "system.sips.topology": "nodes",

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import ahbm
+import ahbm.distributed as dist
 from ahbm._core import Workload, write_recording
 from ahbm.base.request import Request
 from ahbm.core.emulator import Emulator
@@ -83,17 +85,49 @@ def split(splits: list[int], size: int | None = None) -> dict[str, Any]:
         ([split([8, 8]), split([8, 8])], False),
         ([split([], 16), split([], 16)], False),
         ([split([4, 4], 32) | {"dtype": "f32"}] * 2, False),
-        ([split([8, 0], 32) | {"dtype": "f32"}] * 2, True),
-        ([split([4, 12]), split([12, 4])], True),
-        ([split([8, 8]), split([4, 4])], True),
+        ([split([8, 0], 32) | {"dtype": "f32"}] * 2, False),
+        ([split([4, 12]), split([12, 4])], False),
+        ([split([8, 8]), split([4, 4])], False),
         ([split([], 16), split([], 64)], True),
+        ([split([16], 16), split([12], 16)], True),
     ],
 )
-def test_uneven_splits_are_told(ranks: list[dict[str, Any]], uneven: bool, tmp_path: Path) -> None:
+def test_splits_that_are_not_stated_are_told(ranks: list[dict[str, Any]], uneven: bool, tmp_path: Path) -> None:
     report = replayed(job(tmp_path, ranks))
     told = [warning.message for warning in report.warnings if warning.code == "AHBM-U237"]
-    assert [text.startswith("1 all_to_all has uneven splits: the longest") for text in told] == [True] * uneven
+    assert [text.startswith("1 all_to_all is uneven: the longest split") for text in told] == [True] * uneven
     assert ("AHBM-U237" in str(report)) is uneven and ("AHBM-U237" in json.dumps(report.to_json())) is uneven
+
+
+def test_an_exchange_takes_what_its_splits_say(tmp_path: Path) -> None:
+    """From either side, in any order of the group, whatever else is stated."""
+    unit = 1 << 16
+    rows = [[unit] * 8 for _ in range(8)]
+    rows[0][1] = 13 * unit
+    heavy = [{"comm_type": 6, "comm_size": 4 * sum(row), "in_splits": row, "dtype": "f32"} for row in rows]
+    received = [
+        {"comm_type": 6, "comm_size": 4 * sum(row), "out_splits": [row[at] for row in rows], "dtype": "f32"}
+        for at, row in enumerate(rows)
+    ]
+    even = [{"comm_type": 6, "comm_size": 32 * 13 * unit, "in_splits": [13 * unit] * 8, "dtype": "f32"}] * 8
+
+    def took(name: str, ranks: list[dict[str, Any]]) -> float:
+        return replayed(job(tmp_path / name, ranks)).latency_ns
+
+    alone = took("heavy", heavy)
+    assert took("received", received) == alone < took("even", even) / 2
+    live: list[float] = []
+
+    def worker(rank: int) -> None:
+        dist.init_process_group(backend="ahbm")
+        gets, gives = [row[rank] for row in rows], rows[rank]
+        out = np.zeros(sum(gets), np.float32)
+        dist.all_to_all_single(out, np.ones(sum(gives), np.float32), gets, gives)
+        assert out.all()
+        live.append(dist.simulated_time())
+
+    ahbm.spawn(worker, topology=RING)
+    assert live == [alone] * 8
 
 
 def set_up(folder: Path, dimensions: list[bool]) -> list[str]:

@@ -122,6 +122,28 @@ def test_rank_0_waits_for_the_others_at_most_for_the_timeout() -> None:
         door.meet()
 
 
+def test_who_has_come_hears_who_has_not() -> None:
+    door = Host(Setup(overrides={"system.sips.count": 3}), 3, 1.0)
+    here = Remote(1, (LOOPBACK, door.port), door.secret, TIMEOUT_S)
+    with pytest.raises(DistributedError, match="rank 2 did not come"):
+        door.meet()
+    here._reader.join(SOON_S)
+    assert isinstance(here._failure, DistributedError) and "rank 2 did not come" in str(here._failure)
+    here.leave()
+
+
+def test_silent_ranks_have_one_deadline_in_common() -> None:
+    size, timeout_s = 13, 0.5
+    door = Host(Setup(overrides={"system.sips.count": size}), size, timeout_s)
+    others = [Remote(rank, (LOOPBACK, door.port), door.secret, TIMEOUT_S) for rank in range(1, size)]
+    door.meet()
+    began = time.monotonic()
+    door.leave()
+    assert time.monotonic() - began < timeout_s * (size - 1) / 2
+    for other in others:
+        other.leave()
+
+
 def test_equal_numbers_are_told_alike() -> None:
     told = [Setup(overrides={"system.sips.count": 2, "link": number}).told() for number in (100, 100.0, 100.5)]
     assert told[0] == told[1] != told[2]

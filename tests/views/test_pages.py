@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from typer.testing import CliRunner
 
 import ahbm
 from ahbm.cli import app
-from ahbm.errors import ConfigError, LintError
+from ahbm.errors import BudgetError, ConfigError, LintError
 from ahbm.job.door import open_
+from ahbm.runs.report import Report
 from ahbm.views import jobs, spans, timeline
 
 
@@ -168,3 +169,17 @@ def test_two_machines_and_two_files_are_compared(tmp_path: Path) -> None:
     assert told[0] == "Of 2 measurements 1 are new, 1 are gone."
     bad = CliRunner().invoke(app, ["report", str(files[0]), str(files[2]), "-t", "npu_ring_8"])
     assert isinstance(bad.exception, ConfigError) and bad.exception.code == "AHBM-C146"
+
+
+def test_a_page_says_what_is_too_much_to_explain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_much(report: Report) -> NoReturn:
+        raise BudgetError("AHBM-B121", f"{report.algorithm}: the reasons of its times are more than 9 pieces")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Report, "explain", too_much)
+    asked = ["report", "all_reduce", "--sizes", "1K", "-a", "ring_allreduce", "-t", "npu_ring_8", "--no-data"]
+    result = CliRunner().invoke(app, asked)
+    assert result.exit_code == 0, result.output
+    told = "Why ring_allreduce takes this long is left out: ring_allreduce: the reasons of its times are more than 9"
+    assert f"note: {told} pieces (AHBM-B121). --no-explain does not try." in " ".join(result.output.split())
+    assert told in (tmp_path / "report.html").read_text(encoding="utf-8")

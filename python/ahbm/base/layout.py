@@ -86,14 +86,19 @@ class Layout:
         return rows.reshape(-1, 4)
 
 
+def share(length: int, lanes: int, lane: int) -> tuple[int, int]:
+    """The part of `length` elements that one of `lanes` lanes has: its first element, and how many."""
+    size, rest = divmod(length, lanes)
+    return lane * size + min(lane, rest), size + (lane < rest)
+
+
 def lanes(machine: Machine, ranks: Sequence[int], chunks: int, count: int) -> Layout:
     """Host arrays: `count` elements per chunk over the cubes of each SIP; group rank i is SIP `ranks[i]`."""
     used = max(1, min(machine.cubes, count))
-    size, rest = divmod(count, used)
     out = []
     for lane in range(used):
-        offset = lane * size + min(lane, rest)
-        out.append(Lane(size + (lane < rest), offset, 1, 1, (lane,)))
+        offset, size = share(count, used, lane)
+        out.append(Lane(size, offset, 1, 1, (lane,)))
     return Layout(_network(machine, ranks), tuple((sip, 0, 0) for sip in ranks), chunks, count, tuple(out))
 
 
@@ -132,6 +137,17 @@ def flat(machine: Machine, ranks: Sequence[int], chunks: int, count: int) -> Lay
     square = machine.topology in ("torus_2d", "mesh_2d_no_wrap") and side * side == len(ranks)
     network = Network(machine.topology, len(ranks), side, side) if square else Network("ring_1d", len(ranks))
     return Layout(network, tuple(places), chunks, count, (Lane(count, 0, 1, 1, (0,)),))
+
+
+def uneven_pieces(layout: Layout, lane: int, lengths: Sequence[int], itemsize: int) -> NDArray[np.int64]:
+    """As `Layout.pieces` for a lane by its number, where only the first `lengths[c]` elements of chunk c count: each
+    chunk is cut over all lanes."""
+    n_elem, rows = layout.lanes[lane].n_elem, []
+    for chunk, length in enumerate(lengths):
+        first, size = share(length, len(layout.lanes), lane)
+        if size:
+            rows.append((0, chunk * layout.count + first, chunk * n_elem, size))
+    return np.array(rows, np.int64).reshape(-1, 4) * (1, itemsize, itemsize, itemsize)
 
 
 def check_ranks(machine: Machine, ranks: Sequence[int], world_size: int) -> None:

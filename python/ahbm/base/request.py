@@ -12,6 +12,7 @@ from ahbm.base.collectives import COLLECTIVES, Collective
 from ahbm.base.elements import Element, element
 from ahbm.base.placement import DPPolicy
 
+Shares = tuple[tuple[int, ...], ...]
 Segment = tuple[int, int, tuple[tuple[int, int], ...]]
 """First element of a party's array, the end, and the contributions (party, element) that go into the first one."""
 
@@ -43,9 +44,14 @@ class Request:
     """Of device tensors; None for host arrays."""
     tiles: int = 1
     """Parties of each rank: the tiles of a device tensor."""
+    shares: Shares | None = None
+    """Where chunks are not equally long, the elements of each that count, its first ones: of an all_to_all a row per
+    rank with what it sends to each, of other collectives one row with what belongs to each. `count` is the longest."""
 
     def __post_init__(self) -> None:
         ranks = self.ranks
+        if self.shares is not None and all(length == self.count for row in self.shares for length in row):
+            object.__setattr__(self, "shares", None)
         if not isinstance(ranks, range) and ranks == tuple(range(len(ranks))):
             # One spelling per group, which is hashed in no time however many ranks it has.
             object.__setattr__(self, "ranks", range(len(ranks)))
@@ -57,7 +63,7 @@ class Request:
     def _hash(self) -> int:
         """Computed once: every call looks up under its request what it runs."""
         facts = (self.collective, self.ranks, self.count, self.dtype, self.op, self.root, self.src, self.dst)
-        return hash((facts, self.placement, self.tiles))
+        return hash((facts, self.placement, self.tiles, self.shares))
 
     def __getstate__(self) -> dict[str, object]:
         # Text hashes differ from process to process.
@@ -95,8 +101,10 @@ class Request:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of one party's array: the size in the sense of nccl-tests."""
-        return self.size * self.element.storage.itemsize
+        """Bytes of one party's array: the size in the sense of nccl-tests; the largest where shares differ."""
+        if self.shares is None:
+            return self.size * self.element.storage.itemsize
+        return max(map(sum, (*self.shares, *zip(*self.shares, strict=True)))) * self.element.storage.itemsize
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -108,13 +116,40 @@ class Request:
         """True when contributions are combined."""
         return self.kind.reduces
 
+    def lengths(self, party: int, *, received: bool) -> tuple[int, ...]:
+        """Elements that count of each chunk in a party's array, when the collective begins or when it ends."""
+        if self.shares is None:
+            return (self.count,) * self.chunks
+        if len(self.shares) == 1:
+            return self.shares[0]
+        return tuple(row[party] for row in self.shares) if received else self.shares[party]
+
+    def padded(self) -> Request:
+        """The same with every chunk as long as the longest."""
+        return self if self.shares is None else replace(self, shares=None)
+
     def held(self, party: int) -> list[tuple[int, int]]:
         """The contribution of a party: first element and end of the parts of its array that count."""
-        return [(start, stop) for _, start, stop, _ in self._runs(held, party)]
+        runs: list[Segment] = [(start, stop, ()) for _, start, stop, _ in self._runs(held, party)]
+        return [(start, stop) for start, stop, _ in self._that_count(runs, party, received=False)]
 
     def expected(self, party: int) -> list[Segment]:
         """Segments that a party's array must end with, in ascending order; all else may end with anything."""
-        return [(start, stop, tuple(whose)) for _, start, stop, whose in self._runs(expected, party)]
+        runs = [(start, stop, tuple(whose)) for _, start, stop, whose in self._runs(expected, party)]
+        return self._that_count(runs, party, received=True)
+
+    def _that_count(self, runs: list[Segment], party: int, *, received: bool) -> list[Segment]:
+        """What counts of segments."""
+        if self.shares is None:
+            return runs
+        found: list[Segment] = []
+        lengths, count = self.lengths(party, received=received), self.count
+        for start, stop, whose in runs:
+            for chunk in range(start // count, -(-stop // count)):
+                low, high = max(start, chunk * count), min(stop, chunk * count + lengths[chunk])
+                if low < high:
+                    found.append((low, high, tuple((who, at + low - start) for who, at in whose)))
+        return found
 
     def part(self, party: int) -> slice:
         """The elements of a party's array that the collective defines."""

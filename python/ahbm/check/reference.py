@@ -43,11 +43,10 @@ class Reference:
     def _wanted(self, party: int, part: slice) -> NDArray[Any]:
         if self._request.reduces:
             return self._total[part]
-        parts = [
-            self._decoded(whose)[at : at + stop - start]
-            for start, stop, ((whose, at),) in self._request.expected(party)
-        ]
-        return np.concatenate(parts) if parts else self._decoded(party)[:0]
+        wanted = self._decoded(party)[part].copy()
+        for start, stop, ((whose, at),) in self._request.expected(party):
+            wanted[start - part.start : stop - part.start] = self._decoded(whose)[at : at + stop - start]
+        return wanted
 
     def wrong(self, party: int, result: NDArray[Any]) -> NDArray[np.intp]:
         """Indices in `request.part(party)` where `result`, the party's stored elements afterwards, is not right.
@@ -61,6 +60,11 @@ class Reference:
             if np.array_equal(result[part].view(as_bits), self._stored[part].view(as_bits)):
                 return np.empty(0, np.intp)
         want, got = self._wanted(party, part), request.element.decode(result[part])
+        if request.shares is not None:
+            counts = np.zeros(len(want), np.bool_)
+            for start, stop, _ in request.expected(party):
+                counts[start - part.start : stop - part.start] = True
+            got = np.where(counts, got, want)
         inexact = request.reduces and request.element.is_float and request.op in ("sum", "prod", "avg")
         if not inexact or (self._exact and request.op != "avg"):
             return np.flatnonzero(~(got == want))

@@ -223,6 +223,8 @@ def _measured(
         return page, cells, bench.to_json(sweeps, cells, sys.argv[1:])
     contents = overview.gather(sweeps[0], counts[1:] and counts, numerics, explain, progress.at, spread_over(jobs))
     progress.at("drawing the page")
+    for sentence in contents.left_out:
+        typer.echo(f"note: {sentence} --no-explain does not try.", err=True)
     cells = [*contents.reports, *contents.refused]
     return overview.page(contents), cells, bench.to_json(sweeps, cells, sys.argv[1:])
 

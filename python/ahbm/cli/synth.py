@@ -102,8 +102,8 @@ def synth(
             typer.echo(f"  emulated    {ran.time_ps / 1e6:,.3f} us, {ran.messages} messages, {checked}{by}")
             if not found.matches:
                 typer.echo(
-                    f"  note        an NPU needs {found.schedule.engines} PEs to keep all its links busy and has "
-                    f"{found.machine.pes}: --set cube.pe_layout.pe_per_corner={found.schedule.engines}"
+                    f"  note        an NPU needs {found.schedule.engines} DMA channels to keep all its links busy and "
+                    f"has {found.channels}: --set pe.dma.channels=per_link"
                 )
         for path in written:
             typer.echo(f"  written     {path}, for {found.nbytes} B")
@@ -113,7 +113,7 @@ def synth(
             command += [text for key, value in options.items() if value is not None for text in (key, str(value))]
             if output.suffix != MSCCLPP:
                 command += ["--slots", "inf", "--slice", "inf"]
-            pes = [] if found.plan_matches else [f"cube.pe_layout.pe_per_corner={found.schedule.ends}"]
+            pes = [] if found.plan_matches else [found.to_match]
             command += [text for setting in [*(place.settings or ()), *pes] for text in ("--set", setting)]
             typer.echo(f"  takes this  {shlex.join(command)}")
     if ran is not None and ran.wrong:

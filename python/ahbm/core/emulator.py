@@ -28,12 +28,13 @@ from ahbm.core import library
 from ahbm.core.buffers import check_buffers
 from ahbm.core.compiled import Compiled, Cost, Refusal, Spares
 from ahbm.core.fitting import fitting
+from ahbm.core.least import least
 from ahbm.core.limits import Bound, Limits
 from ahbm.core.lowerings import Lowerings
 from ahbm.core.selection import Choice
 from ahbm.core.turned import TurnedAlgorithm, turned
 from ahbm.errors import AhbmError, ConfigError, DataError, UnsupportedError
-from ahbm.source.algorithm import Algorithm, AlgorithmLoader, Lowered, listed
+from ahbm.source.algorithm import PADDED, Algorithm, AlgorithmLoader, Lowered, listed
 from ahbm.source.module import ModuleAlgorithm, needs_switch
 
 CACHED_OPS = 50_000_000
@@ -72,7 +73,7 @@ class Emulator:
         self._protocol = chosen(machine)
         self._spoken: OrderedDict[tuple[tuple[str, str], ...], Emulator] = OrderedDict()
         """By their overrides, the machines that calls of some size find with a protocol."""
-        self._is_spoken = False
+        self.is_spoken = False
         """Whether the machine is one of those."""
         self._turned: dict[tuple[Choice, int], TurnedAlgorithm] = {}
         self._selectors: Any = None
@@ -290,20 +291,17 @@ class Emulator:
 
     @checked
     def bound(self, request: Request, compiled: Compiled | None = None) -> Bound:
-        """The least time that any algorithm could take for a request; with `compiled`, any that moves its data as that
-        does, in messages alone or not."""
-        kind = request.kind
-        if not request.count:
-            return Bound.known(0, "nothing to move", True)
-        return self.limits.bound(
-            request.collective,
-            request.world_size,
-            request.count * request.element.storage.itemsize if kind.name != "barrier" else 0,
-            root=request.src if kind.paired else request.root if kind.rooted else 0,
-            dst=request.dst if kind.paired else 0,
-            tiles=None if request.placement is None else request.tiles,
-            program=None if compiled is None else compiled.program,
-        )
+        """The least time that any algorithm could take for a request, behind the launch, with the quickest protocol for
+        its size; with `compiled`, any that has its PEs and moves its data as that does: in messages alone, or not."""
+        algorithm = None if compiled is None else compiled.by
+        if (self.settings(algorithm).world_size or self.world_size) > self.machine.sips:
+            ranks = f"{request.world_size} ranks that are PEs"
+            return Bound.known(None, f"no bound is known for {ranks}", False)
+        return self.least(request, request.ranks, compiled).after(self.machine.launch_ps)
+
+    def least(self, request: Request, sips: Sequence[int], compiled: Compiled | None = None) -> Bound:
+        """As `bound`, without the launch, and for a request that runs on `sips`, its ranks in order."""
+        return least(self, request, sips, compiled)
 
     @checked
     def perform(
@@ -372,7 +370,7 @@ class Emulator:
             notes = (*notes, import_module("ahbm.selectors.why").brief(selected))
             algorithm = self.by_choice(request, selected)
         named = algorithm.protocol if isinstance(algorithm, TurnedAlgorithm) else ""
-        if not named and not self._is_spoken and (protocols := usable(self.machine, nbytes, request.world_size)):
+        if not named and not self.is_spoken and (protocols := usable(self.machine, nbytes, request.world_size)):
             best = self._spoken_best(protocols, request, algorithm, compare)
             return replace(best, notes=(*notes, *best.notes)) if notes else best
         given = None if algorithm is None or isinstance(algorithm, str) else algorithm
@@ -438,7 +436,7 @@ class Emulator:
         for protocol, own in pairs:
             for way in [algorithm] if len(own) == len(names) else own:
                 try:
-                    found = self._speaking(protocol, nbytes).compile_timed(request, way, compare=compare)
+                    found = self.speaking(protocol, nbytes).compile_timed(request, way, compare=compare)
                 except AhbmError as error:
                     refused = refused or error
                     continue
@@ -452,27 +450,28 @@ class Emulator:
         note = f"protocol {protocol.name}{quickest}"
         return replace(found, protocol=protocol.name, notes=(*found.notes, note))
 
-    def _speaking(self, protocol: Protocol, nbytes: int) -> Emulator:
+    def speaking(self, protocol: Protocol, nbytes: int) -> Emulator:
+        """The emulator on the machine that calls of `nbytes` bytes of one rank's array find with a protocol."""
         key = protocol.on(nbytes)
         with self._lock:
             if key not in self._spoken:
                 self._spoken[key] = self.on(self.machine.for_calls(key, nbytes))
-                self._spoken[key]._is_spoken = True
+                self._spoken[key].is_spoken = True
                 while len(self._spoken) > SPOKEN:
                     self._spoken.popitem(last=False)
             self._spoken.move_to_end(key)
             return self._spoken[key]
 
     def _lower(self, request: Request, algorithm: Algorithm, settings: Settings, layout: Layout) -> Compiled:
+        asked = request if getattr(algorithm, "takes_shares", False) else request.padded()
+
         def make() -> tuple[Lowered, str]:
-            return fitting(
-                self.machine, settings, lambda chosen: algorithm.lower(self.machine, request, layout, chosen)
-            )
+            return fitting(self.machine, settings, lambda chosen: algorithm.lower(self.machine, asked, layout, chosen))
 
         if self._lowerings is None or not getattr(algorithm, "by_shape", False):
             lowered, note = make()
         else:
-            lowered, note = self._lowerings.lowered(self.machine, (request, settings, algorithm.identity), make)
+            lowered, note = self._lowerings.lowered(self.machine, (asked, settings, algorithm.identity), make)
         return Compiled(
             request,
             settings.algorithm,
@@ -482,7 +481,7 @@ class Emulator:
             settings.event_budget,
             lowered.covered,
             lowered.timed,
-            tuple(filter(None, (lowered.note, note))),
+            tuple(filter(None, (lowered.note, note, "" if asked is request else PADDED))),
         )
 
     def _quickest(

@@ -108,6 +108,11 @@ class TurnedAlgorithm:
         return False
 
     @property
+    def takes_shares(self) -> bool:
+        """As the algorithm."""
+        return self.base.takes_shares
+
+    @property
     def is_plan(self) -> bool:
         """As the algorithm."""
         return self.base.is_plan

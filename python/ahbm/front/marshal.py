@@ -15,7 +15,7 @@ import numpy as np
 
 from ahbm.base.arrays import Flat, flat_host
 from ahbm.base.placement import DeviceTensor
-from ahbm.base.request import Request
+from ahbm.base.request import Request, Shares
 from ahbm.ranks.claims import Touches
 from ahbm.ranks.exchange import Exchange
 from ahbm.ranks.groups import ProcessGroup
@@ -105,7 +105,10 @@ class Member(NamedTuple):
         longest = max([x.size, *(out.size for out in outs)])
         buffer, mine = self._room(longest, x)
         finish, take = _deal(outs, buffer, range(0, buffer.size, longest or 1)), None if outs else NOTHING
-        call = self._call(collective, x, longest, buffer, finish, touches, root=root, give=mine, take=take)
+        shares = _shares(outs) if collective == "all_gather" else None
+        call = self._call(
+            collective, x, longest, buffer, finish, touches, root=root, give=mine, take=take, shares=shares
+        )
         return call.copies((x,), buffer, (mine.start,))
 
     def scatter(self, out: Flat, ins: Sequence[Flat], root: int) -> Call:
@@ -121,7 +124,7 @@ class Member(NamedTuple):
         touches = _touching(tuple(ins), (out,))
         longest = max(x.size for x in ins)
         buffer, mine = self._room(longest, out)
-        call = self._reduce_scatter(out, buffer, mine, longest, op, touches)
+        call = self._reduce_scatter(out, buffer, mine, longest, op, touches, _shares(ins))
         return call.copies(ins, buffer, range(0, buffer.size, longest or 1))
 
     def reduce_scatter_single(self, out: Flat, whole: Flat, op: str) -> Call:
@@ -131,9 +134,18 @@ class Member(NamedTuple):
         call.sides = (whole.array, out.array)
         return call.copies((whole,), buffer, (0,))
 
-    def _reduce_scatter(self, out: Flat, buffer: Any, mine: slice, count: int, op: str, touches: Touches) -> Call:
+    def _reduce_scatter(
+        self,
+        out: Flat,
+        buffer: Any,
+        mine: slice,
+        count: int,
+        op: str,
+        touches: Touches,
+        shares: Shares | None = None,
+    ) -> Call:
         finish = _back(out, buffer[mine][: out.size])
-        return self._call("reduce_scatter", out, count, buffer, finish, touches, op, take=mine)
+        return self._call("reduce_scatter", out, count, buffer, finish, touches, op, take=mine, shares=shares)
 
     def all_to_all(self, outs: Sequence[Flat], ins: Sequence[Flat]) -> Call:
         """`outs[j]` becomes what rank j has as `ins[me]`, of whatever size."""
@@ -192,9 +204,11 @@ class Member(NamedTuple):
         root: int = 0,
         give: slice | None = None,
         take: slice | None = None,
+        shares: Shares | None = None,
     ) -> Call:
-        """A collective of chunks of `count` elements; all ranks' tensors are `like` this one."""
-        agreed = terms(self.group, collective, count, like.dtype, op, root, like.shape)
+        """A collective of chunks of `count` elements; all ranks' tensors are `like` this one, or differ as `shares`."""
+        shape = like.shape if shares is None else None
+        agreed = terms(self.group, collective, count, like.dtype, op, root, shape, shares=shares)
         return Call("collective", self.group, agreed, buffer, finish, None, give, take, touches=touches)
 
     def _chunk(self, count: int) -> slice:
@@ -211,6 +225,12 @@ def _touching(reads: tuple[Flat, ...], writes: tuple[Flat, ...], paired: bool = 
         if x.view is not None:
             x.writable()
     return Touches(reads, writes, paired)
+
+
+def _shares(tensors: Sequence[Flat]) -> Shares | None:
+    """The elements that belong to each rank; None where they are equally many."""
+    sizes = tuple(x.size for x in tensors)
+    return None if len(set(sizes)) == 1 else (sizes,)
 
 
 def _nothing(_: Ticket) -> None:

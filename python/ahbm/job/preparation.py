@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from ahbm._core import JobCall
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.elements import element
-from ahbm.base.request import Request
+from ahbm.base.request import Request, Shares
 from ahbm.config.rules import Place
+from ahbm.core.limits import Places
 from ahbm.core.selection import ARGUMENT, CONFIGURED, DEFAULT, Choice
 from ahbm.errors import AhbmError, ConfigError, Finding, Site, UnsupportedError
-from ahbm.ranks.calls import CallRecord, Row, summed
+from ahbm.ranks.calls import Alike, CallRecord, Ran, Row, summed, together
 from ahbm.selectors.asking import ConfiguredSelectors, Solo
 from ahbm.selectors.loading import as_selector
 from ahbm.selectors.protocol import AnySelector
@@ -23,7 +24,6 @@ from ahbm.selectors.protocol import AnySelector
 if TYPE_CHECKING:
     from ahbm.core.compiled import Compiled
     from ahbm.core.emulator import Emulator
-    from ahbm.core.limits import Limits
     from ahbm.job.reading import How
     from ahbm.ranks.setup import Setup
     from ahbm.source.algorithm import Algorithm
@@ -34,9 +34,10 @@ def request_of(call: JobCall, how: How) -> Request:
     dtype = call.dtype or how.dtype
     kind = COLLECTIVES.get(call.collective)
     ranks = tuple(sorted(call.ranks))
+    shares = None if call.shares is None else _by_rank(call.ranks, call.shares)
     count = -(-call.bytes // element(dtype).storage.itemsize)
     if kind is not None and kind.chunked:
-        # A call whose data do not split into equal chunks is as long as if the longest had been sent to all.
+        # Where it is not known who has how much for whom, all are as long as the longest.
         chunk = count if call.collective in ("all_gather", "gather") else -(-count // len(ranks))
         count = chunk if call.longest is None else call.longest
     if call.collective == "barrier":
@@ -51,17 +52,31 @@ def request_of(call: JobCall, how: How) -> Request:
         root=0 if call.root is None else ranks.index(call.root) if call.root in ranks else -1,
         src=ranks.index(call.ranks[0]) if paired else 0,
         dst=ranks.index(call.ranks[1]) if paired else 1,
+        shares=shares,
     )
 
 
+def _by_rank(ranks: Sequence[int], rows: Sequence[Sequence[int]]) -> Shares:
+    """Shares by position in a group's order, by ascending rank."""
+    order = sorted(range(len(ranks)), key=lambda at: ranks[at])
+    chosen = [rows[at] for at in order] if len(rows) == len(ranks) else rows
+    return tuple(tuple(row[at] for at in order) for row in chosen)
+
+
 def uneven(calls: Sequence[JobCall]) -> Iterator[Finding]:
-    """A warning where pairs of an all_to_all do not exchange equally much: `request_of` takes them as long as the
-    longest."""
-    found = [call for call in calls if call.collective == "all_to_all" and _is_uneven(call)]
-    if found:
-        count = "1 all_to_all has" if len(found) == 1 else f"{len(found)} all_to_alls have"
-        what = f"{count} uneven splits: the longest is simulated for every pair, so the time is an upper bound"
-        yield Finding("AHBM-U237", what, (Site("in the job", found[0].origin),))
+    """A warning where it is not stated how much each pair of an all_to_all exchanges."""
+    exchanges = [call for call in calls if call.collective == "all_to_all"]
+    for found, what in (
+        ([call for call in exchanges if call.shares is None and _is_uneven(call)], UNKNOWN),
+        ([call for call in exchanges if call.spread], SPREAD),
+    ):
+        if found:
+            count = "1 all_to_all is" if len(found) == 1 else f"{len(found)} all_to_alls are"
+            yield Finding("AHBM-U237", f"{count} uneven: {what}", (Site("in the job", found[0].origin),))
+
+
+UNKNOWN = "the longest split is simulated for every pair, so the time is an upper bound"
+SPREAD = "only sums are stated, so what a rank sends is spread over the others in proportion to what they receive"
 
 
 def _is_uneven(call: JobCall) -> bool:
@@ -312,15 +327,49 @@ class Performed:
         )
         return told.at(*self.times[call][1:])
 
-    def rows(self, limits: Limits) -> list[Row]:
+    def rows(self, emulator: Emulator) -> list[Row]:
         """All calls by collective and number of ranks."""
         alike: dict[tuple[int, str, int | None], list[int]] = {}
+        groups: dict[tuple[str, tuple[int, ...]], list[Ran]] = {}
+        unknown = set[tuple[str, int]]()
+        least: dict[tuple[int, tuple[int, ...]], tuple[int | None, int]] = {}
+        places = Places(emulator.machine)
         for call, (made, compiled) in enumerate(zip(self.calls, self.programs, strict=True)):
             alike.setdefault((id(compiled), self.rules[call], made.root), []).append(call)
-        return summed(
-            (
-                (self.record(calls[0]), len(calls), sum(self.times[call][2] - self.times[call][1] for call in calls))
-                for calls in alike.values()
-            ),
-            limits,
+            sips = tuple(sorted(made.ranks))
+            key = (id(compiled), places.like(sips))
+            if key not in least:
+                least[key] = _bounds(emulator, compiled, key[1])
+            bound, fixed = least[key]
+            if bound is None:
+                unknown.add(self.kind(call))
+            request = compiled.request
+            root = request.src if request.kind.paired else request.root
+            groups.setdefault((made.collective, sips), []).append(Ran(*self.times[call], root, bound or 0, fixed))
+        found = summed(
+            Alike(self.record(calls[0]), len(calls), sum(self._took(call) for call in calls), 0, 0)
+            for calls in alike.values()
         )
+        of_kind: dict[tuple[str, int], tuple[int, int]] = {}
+        for (collective, sips), ran in groups.items():
+            before, now = of_kind.get((collective, len(sips)), (0, 0)), together(ran)
+            of_kind[collective, len(sips)] = before[0] + now[0], before[1] + now[1]
+        for row in found:
+            kind = (row.collective, row.ranks)
+            bound, row.within_ps = of_kind[kind]
+            row.bound_ps = None if kind in unknown else bound
+        return found
+
+    def _took(self, call: int) -> int:
+        _, last, end = self.times[call]
+        return end - last
+
+
+def _bounds(emulator: Emulator, compiled: Compiled, sips: Sequence[int]) -> tuple[int | None, int]:
+    """The bound of a call among these SIPs, None where none is known, and the same with one element per share."""
+    request = compiled.request
+    bound, fixed = (
+        emulator.least(replace(request, count=count), sips, compiled).ps
+        for count in (request.count, min(request.count, 1))
+    )
+    return bound, fixed or 0

@@ -153,7 +153,7 @@ class JobReport(Run):
 
     def rows(self) -> list[Row]:
         """The calls by collective and number of ranks."""
-        return self.performed.rows(self.emulator.limits)
+        return self.performed.rows(self.emulator)
 
     @cached_property
     def times_hash(self) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.words import aligned
@@ -65,7 +65,15 @@ class Row:
     bytes: int = 0
     time_ps: int = 0
     bound_ps: int | None = 0
+    """The least time that the calls could take together."""
+    within_ps: int = 0
+    """The time in which they ran: `time_ps`, but for data that early ranks had moved before the last one arrived."""
     algorithms: set[str] = field(default_factory=set)
+
+    @property
+    def percent_of_bound(self) -> float | None:
+        """The bound as a share of the time; 100 cannot be beaten. None where no bound is known."""
+        return None if self.bound_ps is None or not self.within_ps else 100 * self.bound_ps / self.within_ps
 
     @property
     def busbw_gbs(self) -> float:
@@ -74,28 +82,100 @@ class Row:
         return 1000 * self.bytes * factor / self.time_ps if self.time_ps else 0.0
 
 
+class Alike(NamedTuple):
+    """Calls that are alike: one of them, how many, and their times together, as of `Row`."""
+
+    call: CallRecord
+    calls: int
+    time_ps: int
+    bound_ps: int | None
+    within_ps: int
+
+
 def rows(calls: Iterable[CallRecord], limits: Limits) -> list[Row]:
-    """The table's rows, by collective and number of ranks."""
-    return summed(((call, 1, round(call.latency_ns * 1000)) for call in calls), limits)
-
-
-def summed(kinds: Iterable[tuple[CallRecord, int, int]], limits: Limits) -> list[Row]:
-    """The table's rows from calls that are alike: one of them, how many, and their times together, in ps."""
-    found: dict[tuple[str, int], Row] = {}
+    """The table's rows, by collective and number of ranks, of calls that run one after the other."""
     bounds: dict[tuple[str, int, int, int], int | None] = {}
-    for call, count, time_ps in kinds:
-        row = found.setdefault((call.collective, call.ranks), Row(call.collective, call.ranks))
-        row.calls += count
-        row.bytes += count * call.bytes
-        row.time_ps += time_ps
-        row.algorithms.add(call.algorithm if call.rule == DEFAULT else f"{call.algorithm} ({call.rule})")
+
+    def alike(call: CallRecord) -> Alike:
         kind = COLLECTIVES[call.collective]
         key = (call.collective, call.ranks, call.bytes // kind.chunks(call.ranks), call.root)
         if key not in bounds:
             bounds[key] = limits.bound(*key[:3], root=call.root, dst=int(kind.paired)).ps
-        bound = bounds[key]
-        row.bound_ps = None if bound is None or row.bound_ps is None else row.bound_ps + count * bound
+        time_ps = round(call.latency_ns * 1000)
+        return Alike(call, 1, time_ps, bounds[key], max(time_ps, bounds[key] or 0))
+
+    return summed(map(alike, calls))
+
+
+def summed(kinds: Iterable[Alike]) -> list[Row]:
+    """The table's rows, by collective and number of ranks."""
+    found: dict[tuple[str, int], Row] = {}
+    for call, count, time_ps, bound_ps, within_ps in kinds:
+        row = found.setdefault((call.collective, call.ranks), Row(call.collective, call.ranks))
+        row.calls += count
+        row.bytes += count * call.bytes
+        row.time_ps += time_ps
+        row.within_ps += within_ps
+        row.algorithms.add(call.algorithm if call.rule == DEFAULT else f"{call.algorithm} ({call.rule})")
+        row.bound_ps = None if bound_ps is None or row.bound_ps is None else row.bound_ps + bound_ps
     return [found[key] for key in sorted(found)]
+
+
+class Ran(NamedTuple):
+    """A call of a group at its time, in ps: the arrivals of the first and the last rank, its end, and its bound."""
+
+    first: int
+    last: int
+    end: int
+    root: int
+    bound: int
+    fixed: int
+    """What its bound would be with one byte of data."""
+
+
+def together(calls: Sequence[Ran]) -> tuple[int, int]:
+    """The least time of calls of one group and one collective, and the time in which they ran, in ps: never less.
+
+    A call takes its time from the arrival of its last rank. The other ranks may have moved data before, while a call
+    before it had not ended: gathers to one root overlap so. Where calls that touch in time take less than the sum of
+    their bounds, the data of one root cross its cut one after the other, and the latencies count once.
+    """
+    bound = within = 0
+    for cluster in _clusters(sorted(calls)):
+        least, own = sum(call.bound for call in cluster), sum(call.end - call.last for call in cluster)
+        if least > own:
+            of_root: dict[int, int] = {}
+            for call in cluster:
+                known = of_root.get(call.root)
+                of_root[call.root] = call.bound if known is None else known + max(call.bound - call.fixed, 0)
+            least = max(of_root.values())
+            own = max(least, _covered((call.last, call.end) for call in cluster))
+        bound += least
+        within += own
+    return bound, within
+
+
+def _clusters(calls: Sequence[Ran]) -> Iterator[list[Ran]]:
+    """Calls in order, in lists of those that touch in time."""
+    cluster: list[Ran] = []
+    reached = 0
+    for call in calls:
+        if cluster and call.first >= reached:
+            yield cluster
+            cluster = []
+        cluster.append(call)
+        reached = max(reached, call.end)
+    if cluster:
+        yield cluster
+
+
+def _covered(spans: Iterable[tuple[int, int]]) -> int:
+    """How much of the time at least one of the spans covers."""
+    total = reached = 0
+    for start, end in sorted(spans):
+        total += max(0, end - max(start, reached))
+        reached = max(reached, end)
+    return total
 
 
 def calibrated(calls: Iterable[CallRecord], machine: Machine) -> list[str]:
@@ -133,7 +213,7 @@ def table(rows: Iterable[Row]) -> list[str]:
             str(row.bytes),
             f"{row.time_ps / 1e6:.2f}",
             f"{row.busbw_gbs:.2f}",
-            "-" if row.bound_ps is None or not row.time_ps else f"{100 * row.bound_ps / row.time_ps:.1f}",
+            "-" if row.percent_of_bound is None else f"{row.percent_of_bound:.1f}",
             ", ".join(sorted(row.algorithms)),
         )
         for row in rows

@@ -20,7 +20,7 @@ from ahbm.ranks.mail import Letter
 from ahbm.ranks.operation import Operation, Part, Performer, Ready
 from ahbm.ranks.seat import Call
 from ahbm.ranks.setup import Setup
-from ahbm.ranks.terms import Terms, between, counted
+from ahbm.ranks.terms import Terms, between, exchanged
 from ahbm.ranks.ticket import Notify, Ticket
 from ahbm.ranks.world import World
 
@@ -147,10 +147,10 @@ class Session:
         return self._ready(parts, (), parts[0].terms.request, [part.buffer for part in parts])
 
     def _exchange(self, operation: Operation) -> Ready:
-        """An all-to-all: every pair's chunk is as large as the largest of all."""
+        """An all-to-all, in rooms that are as large as the largest of all."""
         parts = operation.ordered()
         sides: list[Exchange] = [part.buffer for part in parts]
-        request = counted(parts[0].terms.request, Exchange.longest(sides))
+        request = exchanged(parts[0].terms.request, [side.sends for side in sides])
         algorithm = by(self.setup, parts[0].terms, request, self.emulator)
 
         def perform() -> int:
@@ -230,7 +230,7 @@ def price(call: Call, emulator: Emulator, setup: Setup) -> Compiled:
     if request.kind.paired:
         request = request.among(call.group.ranks[:2])
     elif isinstance(call.buffer, Exchange):
-        request = counted(request, Exchange.longest([call.buffer]))
+        request = exchanged(request, [call.buffer.sends] * request.world_size)
     return emulator.compile(request, by(setup, call.terms, request, emulator))
 
 

@@ -70,12 +70,13 @@ def late(part: Part, ranks: Sequence[RankState], timeout_s: float) -> Distribute
     Those that had no turn are among them only where nobody else is."""
     absent = part.operation.absent()
     part.ticket.absent = tuple(rank for rank in absent if not ranks[rank].queued) or tuple(absent)
-    return timed_out(part.operation.label, timeout_s, waits_in(part, ranks))
+    whom = span(list(part.ticket.absent)) if absent else "its turn"
+    return timed_out(part.operation.label, timeout_s, whom, waits_in(part, ranks))
 
 
-def timed_out(label: str, timeout_s: float, *sites: Site) -> DistributedError:
-    """AHBM-X122, in the words by which launchers know a timeout."""
-    return DistributedError("AHBM-X122", f"{label}: Timed out waiting {timeout_s * 1000:g}ms for it", sites=sites)
+def timed_out(label: str, timeout_s: float, whom: str, *sites: Site) -> DistributedError:
+    """AHBM-X122, in the words by which launchers know a timeout; `whom` the wait was for."""
+    return DistributedError("AHBM-X122", f"{label}: Timed out waiting {timeout_s * 1000:g}ms for {whom}", sites=sites)
 
 
 def left_over(parts: Iterable[Part], ranks: Sequence[RankState]) -> DistributedError:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
 from ahbm.base.placement import DPPolicy
-from ahbm.base.request import Request
+from ahbm.base.request import Request, Shares
 from ahbm.core.selection import Choice
 from ahbm.ranks.groups import ProcessGroup
 
@@ -49,7 +50,9 @@ class Terms(NamedTuple):
         if kind.paired:
             told["tag"] = self.tag
         told["dtype"] = request.dtype
-        if self.shape is None:
+        if request.shares is not None:
+            told["elements"] = request.shares[0]
+        elif self.shape is None:
             told["elements"] = request.size
         else:
             told["shape"] = self.shape
@@ -73,12 +76,15 @@ def terms(
     note: str = "",
     placement: DPPolicy | None = None,
     tiles: int = 1,
+    shares: Shares | None = None,
 ) -> Terms:
     """The terms of a call of `group`; see `Request` and `Terms`."""
-    key = (collective, count, dtype, op, root, shape, tag, note, placement, tiles)
+    key = (collective, count, dtype, op, root, shape, tag, note, placement, tiles, shares)
     found: Terms | None = group.terms.get(key)
     if found is None:
-        request = Request(collective, group.ranks, count, dtype, op, root, placement=placement, tiles=tiles)
+        request = Request(
+            collective, group.ranks, count, dtype, op, root, placement=placement, tiles=tiles, shares=shares
+        )
         if len(group.terms) >= KNOWN_TERMS:
             group.terms.clear()
         # One object for all ranks, whichever of their threads comes first.
@@ -109,7 +115,6 @@ def between(request: Request, src: int, dst: int) -> Request:
     return replace(request, ranks=ranks, src=ranks.index(src), dst=ranks.index(dst))
 
 
-@lru_cache(KNOWN_TERMS)
-def counted(request: Request, count: int) -> Request:
-    """An all-to-all, once its longest chunk is known."""
-    return replace(request, count=count)
+def exchanged(request: Request, sends: Sequence[tuple[int, ...]]) -> Request:
+    """An all-to-all, once it is known how many elements each rank sends to each."""
+    return replace(request, count=max(map(max, sends)), shares=tuple(sends))

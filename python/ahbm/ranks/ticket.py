@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from ahbm._core import Gate
@@ -50,3 +51,37 @@ class Ticket:
         for gate in self.gates:
             gate.open()
         self.gates.clear()
+
+
+class Telling:
+    """Notifies whoever asked to be told of an operation's end, by one thread at a time: in the order of ends."""
+
+    def __init__(self, lock: AbstractContextManager[object]) -> None:
+        self._lock = lock
+        self._untold: list[Ticket] = []
+        self._busy = False
+
+    def add(self, ticket: Ticket) -> None:
+        """The ticket's operation has ended. The caller holds the lock."""
+        self._untold.append(ticket)
+
+    @property
+    def waits(self) -> bool:
+        """Whether somebody is to be notified, and nobody does it."""
+        return bool(self._untold) and not self._busy
+
+    def tell(self) -> None:
+        """Notifies, unless another thread does. The caller does not hold the lock."""
+        while self._untold:
+            with self._lock:
+                if self._busy:
+                    return  # that thread looks once more
+                self._busy = True
+                told, self._untold = self._untold, []
+            try:
+                for ticket in told:
+                    if ticket.notify is not None:
+                        notify, ticket.notify = ticket.notify, None
+                        notify(ticket.error)
+            finally:
+                self._busy = False

@@ -29,7 +29,7 @@ from ahbm.ranks.groups import ProcessGroup
 from ahbm.ranks.mail import Letter, Mailbox, first_wildcard
 from ahbm.ranks.operation import Operation, Part, Performer, sort_held
 from ahbm.ranks.stall import RankState
-from ahbm.ranks.ticket import Notify, Ticket
+from ahbm.ranks.ticket import Notify, Telling, Ticket
 from ahbm.ranks.turns import Pause, TurnTable
 
 GRACE_S = 1.0
@@ -50,6 +50,8 @@ class World:
         self.hurry_s: float | None = None
         """After so many wall seconds without progress a receive from any source takes a sender that is there, though
         other ranks run on: they may wait for something else than this world. None: it waits for them."""
+        self.late = False
+        """Whether a wait has timed out."""
         self._gates = Gates(size)
         self._turns = None if turns is None else TurnTable(size, turns)
         self._stir = threading.Condition(self.lock)
@@ -63,8 +65,7 @@ class World:
         self._ticks = 0
         self._open: dict[Ticket, Part] = {}
         """The parts of operations that have not ended."""
-        self._untold: list[Ticket] = []
-        self._telling = False
+        self._told = Telling(self.lock)
         self._blocked: dict[Part, None] = {}
         self._slots: dict[tuple[ProcessGroup, int], Operation] = {}
         self._counts: dict[tuple[ProcessGroup, int], int] = {}
@@ -173,6 +174,17 @@ class World:
             part = self._open.get(ticket)
             return ticket.absent or (() if part is None else tuple(part.operation.absent()))
 
+    def overdue(self, ticket: Ticket, timeout_s: float) -> DistributedError | None:
+        """The error (AHBM-X122) of a wait that has lasted `timeout_s` wall seconds; None if the operation has ended."""
+        with self.lock:
+            if (part := self._open.get(ticket)) is None:
+                return None
+            self.late = True
+            self._locked_queue()
+            late = stall.late(part, self.ranks, timeout_s)
+            self._locked_give_turn()
+            return late
+
     def notify(self, ticket: Ticket, told: Notify) -> bool:
         """Has `told` called, from any thread, with the operation's error when that ends; False when it has ended."""
         with self.lock:
@@ -267,7 +279,7 @@ class World:
             if error is not None:
                 self._locked_abort(original(error) or rank_error(rank, error))
             self._stir.notify()
-        self._tell()
+        self._told.tell()
 
     # Methods that the runner calls
 
@@ -278,7 +290,7 @@ class World:
         """
         while (operation := self._next(done)) is not None:
             self._perform(operation)
-        self._tell()
+        self._told.tell()
 
     def interrupt(self, error: BaseException) -> None:
         """Aborts every rank with `error`."""
@@ -286,7 +298,7 @@ class World:
             self._locked_abort(error)
             self.patience_s = GRACE_S
             self._stir.notify()
-        self._tell()
+        self._told.tell()
 
     def first_error(self) -> BaseException | None:
         """The error to raise for the whole world: the own error of the lowest rank that has one."""
@@ -398,7 +410,7 @@ class World:
             ticket.end(error, operation.end_ps)
             self._open.pop(ticket, None)
             if ticket.notify is not None:
-                self._untold.append(ticket)
+                self._told.add(ticket)
             if part in self._blocked:
                 self._locked_release(part)
         operation.let_go()
@@ -488,14 +500,14 @@ class World:
                         return None
                     if not self._running and not self._performing and not self._locked_awaits_operand():
                         self._locked_unblock()
-                    elif self._untold and not self._telling:
+                    elif self._told.waits:
                         break
                     elif not self._locked_await_stir():
                         return None
                 else:
                     self._performing = True
                     return self._jobs.popleft()
-            self._tell()
+            self._told.tell()
 
     def _perform(self, operation: Operation) -> None:
         error: BaseException | None = None
@@ -517,23 +529,7 @@ class World:
                 self._locked_give_turn()
                 if threading.get_ident() != self.runner and (self._jobs or not self._running):
                     self._stir.notify()
-            self._tell()
-
-    def _tell(self) -> None:
-        """Notifies whoever asked to be told of an operation's end, by one thread at a time: in the order of ends."""
-        while self._untold:
-            with self.lock:
-                if self._telling:
-                    return  # that thread looks once more
-                self._telling = True
-                told, self._untold = self._untold, []
-            try:
-                for ticket in told:
-                    if ticket.notify is not None:
-                        notify, ticket.notify = ticket.notify, None
-                        notify(ticket.error)
-            finally:
-                self._telling = False
+            self._told.tell()
 
     def _block(self, ticket: Ticket, timeout_s: float | None) -> None:
         rank = ticket.rank
@@ -555,12 +551,9 @@ class World:
                 if not own and self._turns is not None:
                     with self.lock:
                         self._turns.helped[rank] -= 1
-            if not opened and (part := self.unpark(ticket, gate, own=own)) is not None:
+            if not opened and self.unpark(ticket, gate, own=own) is not None:
                 assert timeout_s is not None
-                with self.lock:
-                    self._locked_queue()
-                    late = stall.late(part, self.ranks, timeout_s)
-                    self._locked_give_turn()
+                late = self.overdue(ticket, timeout_s)
             if not opened and turns is not None:
                 gate.wait()
         elif turns is not None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from ahbm.base.request import Request
+from ahbm.base.request import Request, Shares
 from ahbm.core.emulator import Emulator
 from ahbm.errors import AhbmError, ConfigError, DeadlockError, UnsupportedError
 from ahbm.source.module import ModuleAlgorithm
@@ -77,10 +77,18 @@ class _Dispatch(ModuleAlgorithm):
         return ("mixed", self.digest)
 
     def arguments(
-        self, request: Request, n_elem: int, cube_w: int, cube_h: int, node_size: int = 1, slice_bytes: int = 0
+        self,
+        request: Request,
+        n_elem: int,
+        cube_w: int,
+        cube_h: int,
+        node_size: int = 1,
+        slice_bytes: int = 0,
+        shares: Shares | None = None,
     ) -> tuple[object, ...]:
         """Those of all parts, each as one."""
-        return tuple(part.arguments(request, n_elem, cube_w, cube_h, node_size, slice_bytes) for part in self.parts)
+        sizes = n_elem, cube_w, cube_h, node_size, slice_bytes
+        return tuple(part.arguments(request, *sizes, shares) for part in self.parts)
 
 
 def _algorithm(

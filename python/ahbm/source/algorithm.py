@@ -81,6 +81,11 @@ class Algorithm(Protocol):
         bandwidths."""
 
     @property
+    def takes_shares(self) -> bool:
+        """Whether chunks of a request may differ in length (`Request.shares`); else every chunk is padded to the
+        longest."""
+
+    @property
     def is_plan(self) -> bool:
         """Whether it is a plan whatever the request, and no code."""
 
@@ -93,6 +98,10 @@ class Algorithm(Protocol):
         """The plan that such a file holds, for `request`; `limits` as in `ahbm.config.reading.Reading`.
 
         Raises UnsupportedError (AHBM-U294) for a kernel that no plan can express, and as `lower`."""
+
+
+PADDED = "the shares of the ranks differ, and each is sent as if it were the longest: the algorithm has no `shares`"
+"""The note of a program of an algorithm without `takes_shares`."""
 
 
 def is_algorithm(value: object) -> TypeGuard[Algorithm]:

@@ -24,7 +24,7 @@ from ahbm.base.arguments import shown
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.layout import Layout
 from ahbm.base.load import load_bytes, parse_python
-from ahbm.base.request import Request
+from ahbm.base.request import Request, Shares
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.config.ccl import COMMON
 from ahbm.config.checks import parameter, text
@@ -42,7 +42,7 @@ BY_CLASS = True
 """Whether one call of a kernel may stand for all ranks that take the same path; else every rank is called."""
 GIVEN = ("world_size", "n_elem", "cube_w", "cube_h")
 """The arguments that every `kernel_args` gets."""
-OFFERED = ("op", "dtype", "root", "collective", "src", "dst", "node_size", "slice_bytes")
+OFFERED = ("op", "dtype", "root", "collective", "src", "dst", "node_size", "slice_bytes", "shares")
 """The keywords that `kernel_args` gets if it takes them."""
 SIP_ARGUMENTS = ("sip_rank", "sip_topo_kind", "sip_topo_w", "sip_topo_h")
 """The arguments that every kernel takes last."""
@@ -128,10 +128,17 @@ class ModuleAlgorithm:
             )
 
     def arguments(
-        self, request: Request, n_elem: int, cube_w: int, cube_h: int, node_size: int = 1, slice_bytes: int = 0
+        self,
+        request: Request,
+        n_elem: int,
+        cube_w: int,
+        cube_h: int,
+        node_size: int = 1,
+        slice_bytes: int = 0,
+        shares: Shares | None = None,
     ) -> tuple[object, ...]:
         """The kernel's arguments between `t_ptr` and `sip_rank`; `node_size` is what `nodes_of` gives, `slice_bytes`
-        what the machine says.
+        what the machine says, `shares` what the lane has of the request's.
 
         Raises KernelError: AHBM-K110 when `kernel_args` raises or returns no tuple, K111 when the kernel does not take
         that many positional arguments.
@@ -145,6 +152,7 @@ class ModuleAlgorithm:
             "dst": request.dst,
             "node_size": node_size,
             "slice_bytes": slice_bytes,
+            "shares": shares,
         }
         keywords = {key: value for key, value in offered.items() if key in self.keywords} | dict(self.parameters)
         try:
@@ -258,10 +266,12 @@ class ModuleAlgorithm:
         )
         facts = nodes_of(machine, layout.places), machine.slice_bytes
         sip_args = (self.topology_kind(net.topology), net.w, net.h)
-        bodies: dict[int, list[int]] = {}
+        bodies: dict[tuple[int, Shares | None], list[int]] = {}
         pieces: list[NDArray[np.int64]] = []
+        operands: list[list[NDArray[np.int64]]] = [[] for _ in layout.places]  # those of unequal shares
+        results: list[list[NDArray[np.int64]]] = [[] for _ in layout.places]
         itemsize = request.element.storage.itemsize
-        for lane in layout.lanes:
+        for number, lane in enumerate(layout.lanes):
             group = builder.group(
                 topology=net.topology,
                 sips=net.sips,
@@ -273,12 +283,15 @@ class ModuleAlgorithm:
                 pes=1,
             )
             nbytes, cubes = layout.chunks * lane.n_elem * itemsize, len(lane.cubes)
-            if lane.n_elem not in bodies:
+            shares = _in_lane(request.shares, len(layout.lanes), number)
+            key = lane.n_elem, shares
+            if key not in bodies:
                 before, again = (
-                    (BASE, *self.arguments(request, lane.n_elem, lane.cube_w, lane.cube_h, *facts)) for _ in range(2)
+                    (BASE, *self.arguments(request, lane.n_elem, lane.cube_w, lane.cube_h, *facts, shares))
+                    for _ in range(2)
                 )
                 views = [(BASE + cube * nbytes, nbytes) for cube in range(cubes)]
-                bodies[lane.n_elem] = builder.capture_all(
+                bodies[key] = builder.capture_all(
                     self.kernel,
                     before,
                     again,
@@ -289,13 +302,23 @@ class ModuleAlgorithm:
                     request.dtype,
                     by_class=BY_CLASS,
                 )
-            first = builder.agents(group, bodies[lane.n_elem], layout.places, lane.cubes, nbytes)
-            rows = np.repeat(layout.pieces(lane, itemsize)[None], len(layout.places), axis=0)
-            rows[..., 0] += first + cubes * np.arange(len(layout.places))[:, None]
-            pieces.append(rows)
+            first = builder.agents(group, bodies[key], layout.places, lane.cubes, nbytes)
+            if request.shares is None:
+                rows = np.repeat(layout.pieces(lane, itemsize)[None], len(layout.places), axis=0)
+                rows[..., 0] += first + cubes * np.arange(len(layout.places))[:, None]
+                pieces.append(rows)
+                continue
+            for rank in range(len(layout.places)):
+                for found, received in ((operands, False), (results, True)):
+                    lengths = request.lengths(rank, received=received)
+                    own = layouts.uneven_pieces(layout, number, lengths, itemsize)
+                    own[:, 0] += first + cubes * rank
+                    found[rank].append(own)
         program = builder.finish(unmatched=self.unmatched)
-        found = list(np.concatenate(pieces, axis=1))
-        return Lowered(program, found, found, covered=True)
+        if request.shares is not None:
+            return Lowered(program, _joined(operands), _joined(results))
+        whole = list(np.concatenate(pieces, axis=1))
+        return Lowered(program, whole, whole, covered=True)
 
     @property
     def anywhere(self) -> bool:
@@ -312,6 +335,11 @@ class ModuleAlgorithm:
         taken, _ = _parameters_of(self.kernel_args)
         own = {name: value for name, value in knobs.items() if name in taken}
         return replace(self, parameters=tuple((dict(self.parameters) | own).items())), own.keys()
+
+    @property
+    def takes_shares(self) -> bool:
+        """Whether `kernel_args` has the keyword `shares`."""
+        return "shares" in self.keywords
 
     @property
     def is_plan(self) -> bool:
@@ -534,3 +562,14 @@ KIND = Kind(
     parameters=parameter,
     file=file_of,
 )
+
+
+def _joined(pieces: list[list[NDArray[np.int64]]]) -> list[NDArray[np.int64]]:
+    return [np.concatenate(rows) for rows in pieces]
+
+
+def _in_lane(shares: Shares | None, lanes: int, lane: int) -> Shares | None:
+    """What one of `lanes` lanes has of the shares."""
+    if shares is None or lanes == 1:
+        return shares
+    return tuple(tuple(layouts.share(length, lanes, lane)[1] for length in row) for row in shares)

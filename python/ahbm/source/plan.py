@@ -170,7 +170,7 @@ class PlanAlgorithm:
         """
         sips = [sip for sip, _, _ in layout.places]
         if self.known:
-            lowered = lower(self.read, machine, request, settings.queues, self.how, sips)
+            lowered = lower(self.read, machine, request, _queues(self, settings), self.how, sips)
             return lowered._replace(note=off_range(self.read, self.name, request.nbytes))
         # A graph knows no bound on queues.
         bounded = self.read.buffers or settings.own_slots
@@ -188,6 +188,11 @@ class PlanAlgorithm:
     def by_shape(self) -> bool:
         """True: a plan knows no times."""
         return True
+
+    @property
+    def takes_shares(self) -> bool:
+        """False: its chunks are equal."""
+        return False
 
     @property
     def is_plan(self) -> bool:
@@ -290,9 +295,19 @@ def load(settings: Settings) -> PlanAlgorithm:
     return found
 
 
+SCHEDULES = ("tacos_csv", "teccl_json", "sccl_json")
+"""Formats of synthesizers, whose schedules know links and no queues."""
+
+
+def _queues(algorithm: PlanAlgorithm, settings: Settings) -> Queues:
+    """Those of a plan: of a schedule, without a bound of its own, they hold what is sent."""
+    unbounded = algorithm.read.format in SCHEDULES and not settings.own_slots
+    return settings.queues._replace(n_slots=UNBOUNDED) if unbounded else settings.queues
+
+
 def depth(algorithm: Algorithm, settings: Settings) -> int | None:
     """Messages that a queue of `algorithm` holds; None for a plan without queues."""
-    slots = settings.queues.n_slots
+    slots = (_queues(algorithm, settings) if isinstance(algorithm, PlanAlgorithm) else settings.queues).n_slots
     return algorithm.read.depth(slots, algorithm.how.protocol) if isinstance(algorithm, PlanAlgorithm) else slots
 
 

@@ -137,6 +137,11 @@ class SynthAlgorithm:
         return False
 
     @property
+    def takes_shares(self) -> bool:
+        """False: its chunks are equal."""
+        return False
+
+    @property
     def is_plan(self) -> bool:
         """True."""
         return True

@@ -82,6 +82,17 @@ class Synthesis:
         """Time no schedule can beat."""
         return self.schedule.bound_ps / 1e6
 
+    @cached_property
+    def engines_bound(self) -> tuple[float, str] | None:
+        """Time in us that the DMA channels and ports of the NPUs' PEs need, and which of them, where that is more than
+        the bound: the program cannot run in the schedule's time then. None where the links alone limit."""
+        root, group = self.ranks[self.root], list(self.ranks)
+        found = self.machine.least_by_io(self.collective, group, self.share_bytes, root, root)
+        if self.machine.dma_channels is not None:
+            of = self.program.least_by_engines(self.collective, group, self.share_bytes, root, root, False)
+            found = max(found, of) if found and of else found or of
+        return None if found is None or found[0] <= self.schedule.bound_ps else (found[0] / 1e6, found[1])
+
     @property
     def percent_of_bound(self) -> float:
         """100 for a schedule that cannot be improved."""
@@ -90,6 +101,7 @@ class Synthesis:
     def to_json(self) -> dict[str, Any]:
         """The result as JSON-serialisable data; `tight_cut` says what makes the bound."""
         parts, gbs, links, shares = self.schedule.cut
+        engines = self.engines_bound
         return {
             "collective": self.collective,
             "topology": self.machine.topology,
@@ -109,6 +121,7 @@ class Synthesis:
             "synthesis_ms": self.schedule.synthesis_ms,
             "bound_ms": self.schedule.bound_ms,
             "tight_cut": {"parts": parts, "bandwidth_gbs": gbs, "links": links, "shares": shares},
+            **({} if engines is None else {"engines_bound_us": engines[0], "engines_limited_by": engines[1]}),
         }
 
     def _repr_html_(self) -> str:
@@ -124,6 +137,10 @@ class Synthesis:
         else:
             cut = f"partition into {len(parts)} parts"
         doubt = "" if found.bound_is_tightest else f", {NOT_TIGHTEST}"
+        engines = []
+        if self.engines_bound is not None:
+            least, by = self.engines_bound
+            engines = [f"  on PEs      {least:,.3f} us at least: {by}"]
         npus = str(self.machine.sips)
         if len(self.ranks) < self.machine.sips:
             npus = f"{len(self.ranks)} of {npus}"
@@ -135,6 +152,7 @@ class Synthesis:
                 f"  time        {self.time_us:,.3f} us",
                 f"  bound       {self.bound_us:,.3f} us, {self.percent_of_bound:.2f} % reached",
                 f"  tight cut   {cut}: {shares} shares over {links} links, {gbs:g} GB/s{doubt}",
+                *engines,
                 f"  synthesis   {found.synthesis_ms:.2f} ms, bound {found.bound_ms:.2f} ms",
             ]
         )
@@ -188,14 +206,32 @@ class Synthesis:
 
     @property
     def matches(self) -> bool:
-        """True when an NPU has a PE for each link out and one more: only then can `run` keep all links busy."""
-        return self.schedule.engines <= self.machine.pes
+        """True when an NPU has a DMA channel for each link out and one more: only so `run` keeps all links busy."""
+        return self._has_channels(self.schedule.engines)
+
+    def _has_channels(self, count: int) -> bool:
+        channels = self.machine.dma_channels
+        return channels is None or count <= max(self.machine.pes, channels)
 
     @property
     def plan_matches(self) -> bool:
-        """True when the plan takes the schedule's time: a PE for each end of a link, at a switch a single one."""
-        exactly = self.machine.topology == "switch"
-        return self.machine.pes == self.schedule.ends if exactly else self.machine.pes >= self.schedule.ends
+        """True when the plan takes the schedule's time: a DMA channel for each end of a link, at a switch one PE."""
+        if self.machine.topology == "switch":
+            return self.machine.pes == self.schedule.ends
+        return self._has_channels(self.schedule.ends)
+
+    @property
+    def channels(self) -> int | None:
+        """DMA channels of an NPU in each direction; None: one for each of its links."""
+        channels = self.machine.dma_channels
+        return None if channels is None else self.machine.pes * channels
+
+    @property
+    def to_match(self) -> str:
+        """The setting with which the plan takes the schedule's time, as `--set` takes it."""
+        if self.machine.topology == "switch":
+            return f"cube.pe_layout.pe_per_corner={self.schedule.ends}"
+        return "pe.dma.channels=per_link"
 
     def run(self, *, data: bool = True, seed: int = 0) -> Executed:
         """Runs the schedule on the emulator, with `data` on random integers and compared with NumPy.

@@ -108,9 +108,9 @@ def devices() -> int | None:
     kind, _, number = asked.partition(":")
     if kind != "cuda" or not ((number.isdecimal() and int(number) > 0) or not number):
         raise ConfigError("AHBM-C127", f"--device {asked} is unknown", hint="cuda, or cuda:8 for eight of them")
-    from ahbm.torch.device import module
+    from ahbm.torch.device.machine import machine
 
-    return int(number or os.environ.get("LOCAL_WORLD_SIZE") or 0) or module.machine().sips
+    return int(number or os.environ.get("LOCAL_WORLD_SIZE") or 0) or machine().sips
 
 
 def activate() -> AbstractContextManager[None]:

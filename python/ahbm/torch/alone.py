@@ -2,13 +2,15 @@
 
 The contract of uniform ranks: every rank makes the same calls with the same values as this one. So a sum is this rank's
 value times the number of ranks, a gathered list holds this rank's value everywhere. A value that cannot be known so
-(sends and receives, another rank's scatter list) is an error, as are sizes that differ from rank to rank. Meta and fake
-tensors take part with their sizes alone.
+(sends and receives, another rank's scatter list) is an error, as are sizes that differ from rank to rank, and calls of
+groups whose like on other ranks are not known (`ahbm.torch.families`). Meta and fake tensors take part with their sizes
+alone.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import torch.distributed as dist
@@ -22,30 +24,99 @@ from ahbm.ranks.blame import call_origin
 from ahbm.ranks.exchange import Exchange
 from ahbm.ranks.firsts import first_checks
 from ahbm.ranks.groups import Groups, ProcessGroup
-from ahbm.ranks.ledger import Ledger
+from ahbm.ranks.history import ADVANCE, ARRIVE, WAIT, History
+from ahbm.ranks.ledger import KNOWN_CALLS, Ledger
 from ahbm.ranks.lobby import check_world_size
 from ahbm.ranks.operation import Part
 from ahbm.ranks.seat import Call
 from ahbm.ranks.session import by, price
 from ahbm.ranks.setup import Setup
-from ahbm.ranks.terms import counted
+from ahbm.ranks.terms import Terms, exchanged
 from ahbm.ranks.ticket import Notify, Ticket
 from ahbm.torch import report
+from ahbm.torch.families import Families, Family, watch
 from ahbm.torch.place import Place
 from ahbm.torch.places import be_rank, options
 
+if TYPE_CHECKING:
+    from ahbm.core.compiled import Compiled
+    from ahbm.source.algorithm import Algorithm
+
+
+class _Performed(NamedTuple):
+    """A call that every rank makes."""
+
+    call: int
+    """Its number among those of a rank."""
+    family: Family
+    request: Request
+    """What this rank's group performs."""
+    terms: Terms
+    origin: str
+
+
+def _nothing(_: Ticket) -> None:
+    pass
+
 
 class Alone:
-    """The seat of `rank`, the only one of a world of `size` that is played; operations end as they are issued."""
+    """The seat of `rank`, the only one of a world of `size` that is played; operations end as they are issued.
+
+    While it makes a call, the others of its kind make theirs, in the groups of the same family.
+    """
 
     def __init__(self, setup: Setup, rank: int, size: int) -> None:
         self._setup = setup
         self.emulator = setup.emulator()
         check_world_size(size, self.emulator.world_size, "this world")
-        self.ledger = Ledger(self.emulator, size, setup)
+        self.families = Families(size)
+        self._rank, self._size = rank, size
+        self._ledger = Ledger(self.emulator, size, setup)
+        self._undone: list[tuple[int, int | _Performed]] = []
+        """Steps that the ledger does not have yet: a kind, and picoseconds, a call, or what all ranks perform."""
+        self._calls = 0
+        self._latest: dict[ProcessGroup, int] = {}
+        """Per group, the end of its latest call."""
+        self._known: dict[tuple[Request, str | Algorithm, Family], int] = {}
+        """What the calls of a family take together."""
         self._verify = first_checks(self.emulator, setup)
         self._groups = Groups()
         self._clock_ps = 0
+
+    @property
+    def ledger(self) -> Ledger:
+        """The calls of all ranks."""
+        history, undone = self._ledger.history, self._undone
+        self._undone = []
+        for kind, value in undone:
+            for rank in range(self._size):
+                if kind == ADVANCE:
+                    history.advance(rank, cast(int, value))
+                elif kind == ARRIVE:
+                    history.arrive(rank)
+                else:
+                    history.wait(rank, cast(int, value))
+            if kind == ARRIVE:
+                self._perform(cast(_Performed, value))
+        return self._ledger
+
+    def _perform(self, made: _Performed) -> None:
+        """Writes a call of every rank down."""
+        for group, compiled in zip(made.family, self._compiled(made.request, made.terms, made.family), strict=True):
+            terms = made.terms._replace(request=made.terms.request.among(group.ranks))
+            parts = [
+                Part(Ticket(rank, made.call, members=group.ranks), group, terms, None, _nothing, 0, made.origin)
+                for rank in group.ranks
+            ]
+            self._ledger.note(parts, group, (), compiled)
+
+    def _compiled(self, request: Request, terms: Terms, family: Family) -> list[Compiled]:
+        """What the groups of a family run where one of them makes this call."""
+        found = []
+        for group in family:
+            of = request if group.ranks == tuple(request.ranks) else request.among(group.ranks)
+            found.append(self.emulator.compile(of, by(self._setup, terms, of, self.emulator)))
+        return found
 
     def clock_ps(self, rank: int) -> int:
         """See `Seat`."""
@@ -53,11 +124,13 @@ class Alone:
 
     def advance(self, rank: int, ps: int) -> None:
         """See `Seat`."""
-        self.ledger.history.advance(rank, ps)
+        if ps:
+            self._undone.append((ADVANCE, ps))
         self._clock_ps += ps
 
     def submit(self, rank: int, call: Call) -> Ticket:
-        """See `Seat`."""
+        """See `Seat`. Raises UnsupportedError: AHBM-U152 for a call whose result another rank knows, U157 for one of a
+        group that others have nothing in the place of."""
         name, request = call.collective, call.terms.request
         if call.kind not in ("collective", "exchange") or (name == "scatter" and request.ranks[request.root] != rank):
             raise UnsupportedError(
@@ -66,20 +139,42 @@ class Alone:
                 "what the other rank has is not known",
                 hint="run all ranks: ahbm.torch.spawn or torchrun",
             )
-        ticket = Ticket(rank, self.ledger.history.arrive(rank), members=(rank,))
-        part = Part(ticket, call.group, call.terms, call.buffer, call.finish, self._clock_ps, call_origin())
+        family = self.families.of(call.group)
         if isinstance(call.buffer, Exchange):
             _exchange(call.buffer, call.group.rank_of(rank))
-            request = counted(request, Exchange.longest([call.buffer]))
+            request = exchanged(request, [call.buffer.sends] * request.world_size)
         elif not isinstance(call.buffer, Hollow):
             _uniform(request, call.buffer, call.group.rank_of(rank))
         compiled = self.emulator.compile(request, by(self._setup, call.terms, request, self.emulator))
         if self._verify is not None:
             compiled.verify_once(self._verify)
-        end_ps = self.ledger.note([part], call.group, (), compiled)
-        part.settle()
+        ticket = Ticket(rank, self._calls, members=(rank,))
+        self._undone.append((ARRIVE, _Performed(self._calls, family, request, call.terms, call_origin())))
+        self._calls += 1
+        start_ps = max(self._clock_ps, self._latest.get(call.group, 0))
+        end_ps = self._latest[call.group] = start_ps + self._together(compiled, call.terms, family)
+        ticket.result = call.finish(ticket)
         ticket.end(None, end_ps)
         return ticket
+
+    def _together(self, compiled: Compiled, terms: Terms, family: Family) -> int:
+        """What a call takes this rank while the others of the family make theirs."""
+        key = (compiled.request, compiled.by, family)
+        if (known := self._known.get(key)) is not None:
+            return known
+        if len(family) == 1:
+            taken = compiled.latency_ps
+        else:
+            history = History(self._size)
+            for rank in range(self._size):
+                history.arrive(rank)
+            for group, one in zip(family, self._compiled(compiled.request, terms, family), strict=True):
+                history.perform([(rank, 0) for rank in group.ranks], -1, one.program, one.latency_ps)
+            taken = int(history.times(self.emulator.machine).calls[self._rank][0, 2])
+        if len(self._known) >= KNOWN_CALLS:
+            self._known.clear()
+        self._known[key] = taken
+        return taken
 
     def group(self, name: str, ranks: tuple[int, ...]) -> ProcessGroup:
         """See `Seat`."""
@@ -92,7 +187,7 @@ class Alone:
     def wait(self, ticket: Ticket, timeout_s: float | None = None) -> None:
         """See `Seat`."""
         self._clock_ps = max(self._clock_ps, ticket.end_ps)
-        self.ledger.history.wait(ticket.rank, ticket.call)
+        self._undone.append((WAIT, ticket.call))
 
     def settle(self, ticket: Ticket) -> None:
         """See `Seat`."""
@@ -154,6 +249,8 @@ def init_alone(rank: int, world_size: int, **asked: Any) -> None:
     fields_fit(Setup, asked)
     rank, world_size = whole("rank", rank, 0, 2**31 - 1), whole("world_size", world_size, 1, 2**31 - 1)
 
+    watch()
+
     def make(_: Setup) -> Place:
         session = Alone(options(asked).sized(world_size), rank, world_size)
         return _AlonePlace(session, rank, range(world_size), lambda: session.emulator, moves_data=False)
@@ -172,5 +269,7 @@ class _AlonePlace(Place):
         assert isinstance(self.seat, Alone)
         be_rank(None)
         if self.keeper is not None:
+            self.keeper.leaves()
             self.keeper.left()
-        report.add(self.seat.ledger)
+        if os.environ.get(report.ENV):
+            report.add(self.seat.ledger)

@@ -7,6 +7,7 @@ import hmac
 import secrets
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ahbm._core import Neighbour
+from ahbm.base.request import Shares
 from ahbm.base.words import span
 from ahbm.errors import AhbmError, DistributedError, FormatError
 from ahbm.ranks.blame import clone
@@ -27,7 +29,7 @@ from ahbm.ranks.setup import Setup
 from ahbm.ranks.stall import timed_out
 from ahbm.ranks.terms import terms, with_choice
 from ahbm.ranks.ticket import Ticket
-from ahbm.ranks.world import World
+from ahbm.ranks.world import GRACE_S, World
 from ahbm.torch import frames, report
 from ahbm.torch.choices import heard, why_heard
 from ahbm.torch.frames import LOOPBACK, Connection, Gone, findings, found
@@ -66,6 +68,8 @@ class Host:
         """Held for both."""
         self._all_here = threading.Event()
         self._threads: list[threading.Thread] = []
+        self._heard_s = dict.fromkeys(range(1, size), time.monotonic())
+        """When each rank that has not left has last said something."""
         self.world.hurry_s = HURRY_S
         self.world.enter(0)
         self._start(self._run, RUNNER)
@@ -79,17 +83,33 @@ class Host:
         """
         if self.world.size > 1 and not self._all_here.wait(self.timeout_s):
             absent = sorted(set(range(1, self.world.size)) - set(self._connections))
+            error = timed_out(f"init_process_group: {span(absent)} did not come", self.timeout_s, span(absent))
+            with self._door:
+                for connection in self._connections.values():
+                    with contextlib.suppress(Gone):
+                        connection.send(frames.ABORT, {"error": findings(error)})
             self.close()
-            raise timed_out(f"init_process_group: {span(absent)} did not come", self.timeout_s)
+            raise error
 
     def leave(self) -> None:
-        """Rank 0 is done: serves the others until they are, too, at most for the timeout, and reports on the job."""
+        """Rank 0 is done: serves the others until they are, too, or are silent for the timeout; reports on the job.
+
+        There is one deadline for all of them. Where a call has waited in vain, the deadline does not begin anew.
+        """
         self.world.leave(0, None, None)
+        if not self.world.late:
+            self._heard_s = dict.fromkeys(self._heard_s, time.monotonic())
         for thread in self._threads:  # those of ranks are appended before the door's has ended
-            if thread.name != RUNNER:
-                thread.join(self.timeout_s)
+            while thread.name != RUNNER and thread.is_alive() and (left := self._patience()) > 0:
+                thread.join(left)
         self.close()
         report.add(self.session.ledger)
+
+    def _patience(self) -> float:
+        """The wall seconds that ranks still have for a word. One that waits in a call can ask why after its timeout."""
+        waits = [state.waiting is not None for state in self.world.ranks]
+        heard_s = (at + GRACE_S * waits[rank] for rank, at in list(self._heard_s.items()))
+        return max(heard_s, default=0.0) + self.timeout_s - time.monotonic()
 
     def abort(self, error: BaseException) -> None:
         """Stops every rank with `error`."""
@@ -187,6 +207,7 @@ class Host:
                 connection.send(frames.NEAR, {})
             while True:
                 kind, facts, length = connection.receive()
+                self._heard_s[rank] = time.monotonic()
                 if kind == frames.SUBMIT:
                     self._submit(served, facts, length)
                 elif kind == frames.OPERAND:
@@ -206,6 +227,11 @@ class Host:
                     asked = tickets.get(facts["of"])
                     ranks = () if asked is None else self.world.absent(asked)
                     connection.send(frames.ABSENT, {"ticket": int(facts["ticket"]), "answer": ranks})
+                elif kind == frames.OVERDUE:
+                    asked = tickets.get(facts["of"])
+                    late = None if asked is None else self.world.overdue(asked, float(facts["seconds"]))
+                    answer = [] if late is None else findings(late)
+                    connection.send(frames.OVERDUE, {"ticket": int(facts["ticket"]), "answer": answer})
                 elif kind == frames.ABORT:
                     raise found(facts["error"])
                 elif kind == frames.BYE:
@@ -214,6 +240,7 @@ class Host:
             error = None if self._stopped else ConnectionError("its process has ended without leaving the group")
         except (AhbmError, KeyError, TypeError, ValueError) as raised:
             error = raised
+        self._heard_s.pop(rank, None)
         self.world.leave(rank, None, error)
         connection.close()
 
@@ -232,6 +259,7 @@ class Host:
             int(facts["root"]),
             tag=int(facts["tag"]),
             note=str(facts["note"]),
+            shares=_shares(facts["shares"], len(ranks)),
         )
         if facts["choice"] is not None:
             agreed = with_choice(group, agreed, heard(facts["choice"]))
@@ -362,6 +390,17 @@ class Answers:
                     return
                 answer = self._waiting.popleft()
             answer()
+
+
+def _shares(told: Any, ranks: int) -> Shares | None:
+    """The elements that belong to each rank, where they differ."""
+    if told is None:
+        return None
+    (row,) = told
+    found = tuple(int(n) for n in row)
+    if len(found) != ranks or not all(0 <= n <= frames.PAYLOAD_LIMIT for n in found):
+        raise FormatError("AHBM-F170", f"a message between ranks shares among {len(found)} of {ranks} ranks")
+    return (found,)
 
 
 def _kept(_: Ticket) -> None:

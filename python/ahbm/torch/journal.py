@@ -15,10 +15,13 @@ from ahbm._core import write_recording
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.errors import DistributedError
 from ahbm.ranks.exchange import Exchange
+from ahbm.ranks.groups import ProcessGroup
 from ahbm.ranks.seat import Call
 from ahbm.torch.compute import Stopwatch
 
 Fact = int | str | Sequence[int]
+Family = Sequence[ProcessGroup]
+"""Groups that ranks have in each other's place."""
 
 
 @dataclass(eq=False)
@@ -76,8 +79,11 @@ class Journal:
         with self._lock:
             self._chain += [event.number for event in events if event.number not in self._chain]
 
-    def write(self, prefix: Path, rank: int, ranks: int) -> Path:
-        """Writes `prefix.<rank>.et`. Raises DistributedError (AHBM-X133), FormatError."""
+    def write(self, prefix: Path, rank: int, ranks: int, alike: Sequence[Family] | None = None) -> Path:
+        """Writes `prefix.<rank>.et`; with the families of its groups, the rank stands for all, in `prefix.0.et`.
+
+        Raises DistributedError (AHBM-X133), FormatError.
+        """
         for event in self.events:
             if event.lacks_sender:
                 raise DistributedError(
@@ -87,7 +93,8 @@ class Journal:
                 )
         prefix.parent.mkdir(parents=True, exist_ok=True)
         nodes = [(e.kind, e.name, e.deps, e.start_ps, e.duration_ps, list(e.facts.items())) for e in self.events]
-        return write_recording(prefix, rank, ranks, nodes)
+        families = None if alike is None else [[(of.name, of.ranks) for of in family] for family in alike]
+        return write_recording(prefix, rank, ranks, nodes, alike=families)
 
     def _add(self, kind: str, name: str) -> Event:
         event = Event(len(self.events), kind, name, list(self._chain), self._clock_ps)
@@ -109,6 +116,8 @@ def _facts(call: Call, me: int) -> dict[str, Fact]:
         facts["op"] = call.terms.request.op
     if collective.rooted:
         facts["root"] = ranks[call.terms.request.root]
+    if (shares := call.terms.request.shares) is not None:
+        facts |= {"in_splits" if collective.name == "reduce_scatter" else "out_splits": shares[0]}
     if isinstance(call.buffer, Exchange):
         facts |= {"in_splits": call.buffer.sends, "out_splits": call.buffer.receives}
     return facts

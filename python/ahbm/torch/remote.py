@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ahbm._core import Gate, Neighbour
-from ahbm.errors import DistributedError, FormatError
+from ahbm.errors import DistributedError, FormatError, Site
 from ahbm.ranks.blame import call_origin, clone
 from ahbm.ranks.exchange import Exchange
 from ahbm.ranks.groups import Groups, ProcessGroup
@@ -25,6 +25,8 @@ from ahbm.torch.frames import Connection, Gone, findings, found
 
 NEAR_BYTES = 1 << 14
 """Shorter operands and results travel in frames."""
+ANSWER_S = 2.0
+"""The time that rank 0's process has to say whom a wait that was too long has waited for."""
 
 
 class Remote:
@@ -132,14 +134,28 @@ class Remote:
         """See `Seat`."""
         return tuple(self._ask(frames.ABSENT, {"of": ticket.call}))
 
-    def _ask(self, kind: int, facts: dict[str, Any]) -> Any:
+    def _overdue(self, ticket: Ticket, call: Call, timeout_s: float) -> BaseException | None:
+        """The error of a wait that was too long, as rank 0's process tells it; None: the call has just ended."""
+        told = self._ask(frames.OVERDUE, {"of": ticket.call, "seconds": timeout_s}, ANSWER_S)
+        if told is None:
+            return self._unanswered(ticket, call, timeout_s)
+        return found(told) if told else None
+
+    def _unanswered(self, ticket: Ticket, call: Call, timeout_s: float) -> DistributedError:
+        label = f"{call.collective} ({call.group.name}), call {ticket.call} of rank {self.rank}"
+        site = Site("rank 0's process, which holds the emulator, does not answer", call_origin())
+        return timed_out(label, timeout_s, "rank 0", site)
+
+    def _ask(self, kind: int, facts: dict[str, Any], patience_s: float | None = None) -> Any:
+        """The answer of rank 0's process; None if there is none after `patience_s`. Raises what ended the world."""
         gate, answer = Gate(), list[Any]()
         with self._lock:
             self._asked += 1
             number = -self._asked
             self._questions[number] = (gate, answer)
         self._send(kind, {"ticket": number, **facts})
-        gate.wait()
+        if not gate.wait(patience_s):
+            return None
         if not answer:
             raise clone(self._failure) if self._failure else DistributedError("AHBM-X125", "no answer")
         return answer[0]
@@ -169,7 +185,9 @@ class Remote:
             if own:
                 self._send(frames.WAIT, {"ticket": ticket.call, "waits": False})
             assert timeout_s is not None
-            raise timed_out(f"{call.collective} ({call.group.name})", timeout_s)
+            late = self._overdue(ticket, call, timeout_s)
+            if late is not None or not gate.wait(ANSWER_S):
+                raise late or self._unanswered(ticket, call, timeout_s)
 
     def detach(self, ticket: Ticket) -> None:
         """See `Seat`; rank 0's process answers in order, after it has read the operand."""
@@ -223,6 +241,7 @@ class Remote:
             "dtype": request.dtype,
             "op": request.op,
             "root": request.root,
+            "shares": request.shares,
             "tag": call.terms.tag,
             "note": call.terms.note,
             "choice": told(call.terms.choice),
@@ -241,6 +260,9 @@ class Remote:
                 kind, facts, length = self._connection.receive()
                 if kind == frames.NEAR:
                     self._near = True
+                    continue
+                if kind == frames.ABORT:
+                    self._fail(found(facts["error"]))
                     continue
                 number, error, end_ps = int(facts["ticket"]), None, 0
                 if number in self._questions:

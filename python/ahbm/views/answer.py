@@ -21,7 +21,7 @@ NEAR = 95.0
 
 REMEDIES = {
     "dispatch": "fewer and larger operations: each one costs its issue",
-    "DMA": "fewer and larger loads and stores, or a second DMA channel",
+    "DMA": "fewer and larger loads and stores, or more DMA channels (pe.dma.channels)",
     "link serialisation": "spread these bytes over more links, or send fewer of them",
     "link contention": "send at other times or over other links: messages queue there",
     "wire latency": "fewer hops one after the other: a tree, halving and doubling, or larger messages",

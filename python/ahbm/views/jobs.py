@@ -180,7 +180,7 @@ def _cells(table: Sequence[Row]) -> list[list[str]]:
             f"{row.bytes:,}",
             f"{row.time_ps / 1e6:,.2f}",
             f"{row.busbw_gbs:.2f}",
-            "-" if row.bound_ps is None or not row.time_ps else f"{100 * row.bound_ps / row.time_ps:.1f}",
+            "-" if row.percent_of_bound is None else f"{row.percent_of_bound:.1f}",
             ", ".join(sorted(row.algorithms)),
         ]
         for row in table

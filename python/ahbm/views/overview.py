@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ahbm.base import codes
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.config.topology import read_for, resized
-from ahbm.errors import ConfigError
+from ahbm.errors import BudgetError, ConfigError
 from ahbm.runs import bands, bench, compare
 from ahbm.runs.plans import with_plans
 from ahbm.views import answer, certificates, comparisons, reasons
@@ -41,6 +41,16 @@ class Contents:
     """Of synthesized algorithms."""
     refused: Sequence[bench.Refused] = ()
     """What did not run, for every number of ranks."""
+    unexplained: Mapping[str, BudgetError] = field(default_factory=dict)
+    """By algorithm, what is missing among `explanations`, and why."""
+
+    @property
+    def left_out(self) -> list[str]:
+        """What is missing of the page for want of room, in sentences."""
+        return [
+            f"Why {name} takes this long is left out: {error.message} ({error.code})."
+            for name, error in self.unexplained.items()
+        ]
 
 
 def gather(
@@ -81,26 +91,30 @@ def gather(
         first = {report.algorithm: report for report in reversed(reports)}
         found = [measure(sweep.case(name, report.bytes, emulator)) for name, report in first.items()]
     last = {report.algorithm: report for report in [r for r in reports if r.right] or reports}
-    explanations = {}
+    explanations: dict[str, Explanation] = {}
+    unexplained: dict[str, BudgetError] = {}
     for name, report in last.items() if explain else ():
         tell(f"why {name} takes as long as it does at {report.bytes:,} B")
-        explanations[name] = report.explain()
+        try:
+            explanations[name] = report.explain()
+        except BudgetError as error:
+            unexplained[name] = error
     certificate = certificates.section(emulator, reports)
     limit = peak(emulator, sweep, reports)
-    return Contents(sweep, reports, limit, worlds, found, emulator.machine, explanations, certificate, refused)
+    machine = emulator.machine
+    return Contents(sweep, reports, limit, worlds, found, machine, explanations, certificate, refused, unexplained)
 
 
 def peak(emulator: Emulator, sweep: bench.Sweep, reports: Sequence[Report]) -> float | None:
     """busbw of an array so large that no latency counts."""
     from ahbm.runs.report import bandwidths
 
-    ranks, huge = emulator.world_size, 1 << 40
-    tiles = emulator.machine.cubes if sweep.device else None
-    bound = emulator.limits.bound(sweep.collective, ranks, huge, root=sweep.root, tiles=tiles)
+    request = sweep.case(reports[0].algorithm, reports[0].bytes, emulator).request
+    huge = replace(request, count=(1 << 40) // request.element.storage.itemsize)
+    bound = emulator.bound(huge)
     if not bound.ps or sweep.collective == "barrier":
         return None
-    whole = huge * COLLECTIVES[sweep.collective].chunks(ranks)
-    return bandwidths(sweep.collective, reports[0].ranks, whole, bound.ps)[1]
+    return bandwidths(sweep.collective, reports[0].ranks, huge.nbytes, bound.ps)[1]
 
 
 def page(contents: Contents) -> Page:
@@ -139,6 +153,8 @@ def _page(contents: Contents) -> Page:
     if contents.explanations:
         size = max(report.bytes for report in reports)
         sections += reasons.sections(contents.explanations, contents.machine, charts, f" at {size:,} B")
+    if contents.left_out:
+        sections.append(Section("unexplained", "What is not explained", " ".join(contents.left_out)))
     if contents.numerics:
         sections.append(_numerics(contents.numerics))
     facts = [

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,19 +20,19 @@ from ahbm.views.page import Page, Section
 class Facts:
     """What is drawn."""
 
-    job: str | None
-    """Prefix of the recording's files; None: there is none."""
+    job: str
+    """Prefix of the recording's files."""
     answer: Mapping[str, Any]
     """`Answer.to_json` of `ahbm.torch.device.answer`."""
     told: str
     """The answer's first sentence."""
     capacity: int
     """Bytes of a device's memory."""
-    title: str = ""
-    """Where there is no recording."""
     topology: str | None = None
     ccl: str | None = None
     overrides: Mapping[str, object] | None = None
+    factors: Sequence[Sequence[Any]] = ()
+    """Kernels that take so many times as long, by a text in their names."""
 
 
 def sections(facts: Facts) -> list[Section]:
@@ -105,9 +105,8 @@ def page(facts: Facts) -> Page:
     from ahbm.job.replay import JobReport
     from ahbm.views import jobs
 
-    if facts.job is None:
-        return Page(facts.title, "All times are simulated.", sections(facts), {}, headline=[facts.told])
-    terms = Terms(topology=facts.topology, ccl=facts.ccl, overrides=facts.overrides, kind="job")
+    factors = [(name, factor) for name, factor in facts.factors]
+    terms = Terms(topology=facts.topology, ccl=facts.ccl, overrides=facts.overrides, factors=factors, kind="job")
     ran = Opened(facts.job, terms).run(data=False)
     assert isinstance(ran, JobReport)
     drawn = jobs.page(ran)

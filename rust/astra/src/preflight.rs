@@ -219,7 +219,7 @@ fn of_graph(setup: &Setup, algorithm: u32, cut: Cut, spec: &CallSpec, group: &Gr
         return endless(&what);
     }
     let idle = graph.ranks.iter().any(|rank| graph.graphs[rank.graph as usize].nodes().is_empty());
-    let other = |node: &Node| !matches!(node.work, Work::Send(_) | Work::Recv(_) | Work::Compute { .. });
+    let other = |node: &Node| !matches!(node.work, Work::Send(_) | Work::Recv(_) | Work::Compute(_));
     if idle || graph.graphs.iter().any(|graph| graph.nodes().iter().any(other)) {
         let what = format!(
             "algorithm graph {}: a rank has no node, or one that neither sends, receives nor computes",

@@ -28,7 +28,7 @@ pub enum Kind {
     Control,
     /// A slot of the channel is claimed: waits for its credit.
     Claim(u32),
-    /// A DMA channel from descriptor to first byte; even: the write channel of engine `n / 2`, odd: the read channel.
+    /// A DMA channel from descriptor to first byte: an index into [`Detail::dma`].
     Setup(u32),
     /// The DMA channel hands its bytes to the first link.
     Handover(u32),
@@ -200,6 +200,19 @@ pub struct Piece {
     pub kind: Kind,
 }
 
+/// A DMA channel of a PE.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DmaChannel {
+    /// The PE: an index into [`Detail::engines`].
+    pub engine: u32,
+    /// It reads, rather than writes.
+    pub reads: bool,
+    /// Its number among those that carry the same transfers.
+    pub number: u32,
+    /// The link between SIPs that it is for, if for one.
+    pub link: Option<LinkId>,
+}
+
 /// The time of a run, piece by piece.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Detail {
@@ -214,6 +227,8 @@ pub struct Detail {
     pub links: Vec<LinkId>,
     /// PEs in use.
     pub engines: Vec<PeId>,
+    /// Their DMA channels.
+    pub dma: Vec<DmaChannel>,
 }
 
 impl Detail {

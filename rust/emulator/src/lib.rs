@@ -25,7 +25,7 @@ mod why;
 mod support;
 
 pub use data::{Access, Copied, Memory, Prepared, Recipe, replay};
-pub use detail::{Category, Detail, Kind, Piece, PieceId};
+pub use detail::{Category, Detail, DmaChannel, Kind, Piece, PieceId};
 pub use fold::simulate;
 pub use timeline::{NEVER, Span, Timeline};
 pub use timing::{Options, math_ps, simulate_free, until_stuck};

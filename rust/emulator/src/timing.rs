@@ -186,8 +186,10 @@ fn drive(sim: Sim<'_, impl Recorder>, options: &Options) -> Result<Timeline, Dia
             if sim.recorder.overflowed() {
                 let what =
                     format!("{}: the reasons of its times are more than {} pieces", program.name, options.detail);
+                let flit = sim.costs.network == ahbm_machine::NetworkModel::Flit;
+                let less = if flit { "use the cut_through model instead of flit, or " } else { "" };
                 return Err(Diagnostic::new("AHBM-B121", what)
-                    .hint("explain a smaller run, or use the cut_through model instead of flit"));
+                    .hint(format!("{less}explain a run of fewer ranks, messages or bytes")));
             }
             let stuck = outcome.is_err().then(|| Box::new(diagnose::deadlock(&sim)));
             Ok(Timeline { stuck, ..sim.finish() })
@@ -232,14 +234,6 @@ async fn process(sim: &Sim<'_, impl Recorder>, role: Role) {
     }
 }
 
-/// The engines of one PE that several agents may share.
-#[derive(Default)]
-struct Engines {
-    dma_read: Resource,
-    dma_write: Resource,
-    math: Resource,
-}
-
 #[derive(Default)]
 struct Counter {
     value: Cell<u64>,
@@ -267,7 +261,10 @@ struct Sim<'a, R> {
     network: network::Network<'a>,
     /// Per channel: when the slot memory has finished its last write.
     slot_write: Vec<Resource>,
-    engines: Vec<Engines>,
+    /// As in [`Wiring::dma`].
+    dma: Vec<Resource>,
+    /// Per PE in use: its math engine, which several agents may share.
+    math: Vec<Resource>,
     agents: Vec<RefCell<agent::Agent>>,
     /// Per agent: where a transfer or a counter finds it waiting.
     parked: Vec<Waiter>,
@@ -319,7 +316,8 @@ impl<'a, R: Recorder> Sim<'a, R> {
             fifos,
             network: network::Network::new(wiring, machine.costs()),
             slot_write: default_vec(program.channels.len()),
-            engines: default_vec(wiring.engines.len()),
+            dma: default_vec(wiring.dma.len()),
+            math: default_vec(wiring.engines.len()),
             agents: agents(program, machine, options.record),
             parked: default_vec(count),
             done: default_vec(count),

@@ -20,7 +20,7 @@ use crate::fold::{Fold, Parts, traffic};
 use crate::timing::driven::simulate_driven;
 use crate::timing::{Cover, LOG};
 use crate::{Options, Span, simulate};
-use ahbm_machine::{Diagnostic, Machine, Ps};
+use ahbm_machine::{Diagnostic, Kernel, Machine, Ps, Roofline};
 use ahbm_program::Program;
 use ahbm_program::job::{Assembly, Share, Themselves, assemble};
 use ahbm_program::marks::{Mark, Region, marked};
@@ -36,12 +36,8 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 pub struct Terms {
     /// Which nodes of a rank may run side by side.
     pub lanes: Lanes,
-    /// What a rank computes at: arithmetic operations per nanosecond, for nodes that state operations and no duration.
-    pub operations_per_ns: f64,
-    /// Bytes per nanosecond that a rank's memory moves, for the same nodes and for those of memory.
-    pub bytes_per_ns: f64,
-    /// What starting a computation takes, of those that state operations or bytes and no duration.
-    pub launch: Ps,
+    /// What a rank's kernels take, where they state no duration.
+    pub roofline: Roofline,
     /// Computations whose name contains the text take this many times as long; the first that fits counts.
     pub factors: Vec<(String, f64)>,
 }
@@ -211,9 +207,8 @@ impl<'a> Replay<'a> {
             .iter()
             .zip(&costs)
             .map(|(graph, costs)| {
-                let free = |(node, cost): &(&ahbm_workload::Node, &Ps)| {
-                    **cost == 0 && matches!(node.work, Work::Compute { .. })
-                };
+                let free =
+                    |(node, cost): &(&ahbm_workload::Node, &Ps)| **cost == 0 && matches!(node.work, Work::Compute(_));
                 graph.nodes().iter().zip(costs).filter(free).count() as u64
             })
             .collect();
@@ -326,27 +321,31 @@ impl Terms {
         (0..).zip(graph.nodes()).map(|(at, node)| self.cost(graph.name(at), node)).collect()
     }
 
-    /// How long a node takes: what it states, else by the roofline (S. Williams et al., CACM 52(4), 2009): the longer of
-    /// arithmetic at its peak and bytes at the bandwidth of the memory.
+    /// How long a node takes: what it states, else what a kernel does.
     pub fn cost(&self, name: &str, node: &ahbm_workload::Node) -> Ps {
-        let (operations, bytes, scaled) = match node.work {
-            Work::Compute { operations, bytes } => (operations, bytes, true),
-            Work::Memory { bytes, .. } => (0, bytes, false),
-            _ => return 0,
-        };
-        let ps = if node.ps > 0 {
-            node.ps as f64
-        } else {
-            let arithmetic = operations as f64 / self.operations_per_ns;
-            let memory = bytes as f64 / self.bytes_per_ns;
-            let launch = if scaled && operations.max(bytes) > 0 { self.launch } else { 0 };
-            (arithmetic.max(memory) * 1000.0).ceil() + launch as f64
-        };
-        let factor = self.factors.iter().find(|(text, _)| scaled && name.contains(text.as_str()));
-        let ps = factor.map_or(ps, |(_, factor)| (ps * factor).round());
-        // Eleven days: far below the end of simulated time.
-        ps.clamp(0.0, 1e18) as Ps
+        match node.work {
+            Work::Compute(_) if node.ps > 0 => self.scaled(name, node.ps as f64),
+            Work::Compute(kernel) => self.kernel(name, &kernel),
+            Work::Memory { .. } if node.ps > 0 => within(node.ps as f64),
+            Work::Memory { bytes, .. } => within(Roofline { launch: 0, ..self.roofline }.ps(&Kernel::new(0, bytes))),
+            _ => 0,
+        }
     }
+
+    /// How long a kernel of this name takes.
+    pub fn kernel(&self, name: &str, kernel: &Kernel) -> Ps {
+        self.scaled(name, self.roofline.ps(kernel))
+    }
+
+    fn scaled(&self, name: &str, ps: f64) -> Ps {
+        let factor = self.factors.iter().find(|(text, _)| name.contains(text.as_str()));
+        within(factor.map_or(ps, |(_, factor)| (ps * factor).round()))
+    }
+}
+
+/// Whole picoseconds, at most eleven days: far below the end of simulated time.
+fn within(ps: f64) -> Ps {
+    ps.clamp(0.0, 1e18) as Ps
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ pub use files::{find, is_json_trace, is_trace, read, render};
 pub use from_plan::PlanOptions;
 pub use from_workload::write_workload;
 pub use graph::Graph;
-pub use recorded::{Event, Fact, recorded};
+pub use recorded::{Event, Fact, Family, recorded};
 pub use summary::Summary;
 pub use to_workload::{Sort, parse_workload, read_ranks, read_workload, sort};
 

@@ -132,6 +132,16 @@ pub struct Band {
 /// Names of the algorithms that a communication library runs, by collective.
 pub type Library = Vec<(&'static str, Vec<String>)>;
 
+/// Channels of a PE's DMA engine in each direction: transfers that are under way at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DmaChannels {
+    /// So many; a transfer takes the one that is free first, of those the first.
+    Any(u32),
+    /// One for each link between SIPs that ways begin with, and one for what crosses none: links never wait for each
+    /// other.
+    PerLink,
+}
+
 /// Everything an operation can cost besides the links it crosses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Costs {
@@ -141,6 +151,8 @@ pub struct Costs {
     pub dispatch_ps: Ps,
     /// From a DMA descriptor's issue to its first byte.
     pub dma_setup_ps: Ps,
+    /// Transfers that a PE has under way at once in each direction.
+    pub dma_channels: DmaChannels,
     /// Address generation and flow control of one `tl.send`.
     pub ipcq_send_ps: Ps,
     /// Pointer management of one `tl.recv`.
@@ -176,6 +188,7 @@ impl Costs {
             launch_ps: overhead + per_rank * u64::from(declared.system.sips.count.0),
             dispatch_ps: pe.dispatch_ns.0,
             dma_setup_ps: pe.dma.setup_ns.0,
+            dma_channels: pe.dma.channels.unwrap_or(DmaChannels::Any(1)),
             ipcq_send_ps: ipcq.send_ns.0,
             ipcq_recv_ps: ipcq.recv_ns.0,
             credit_overhead_ps: ipcq.credit.overhead_ns.0,

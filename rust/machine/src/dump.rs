@@ -2,7 +2,7 @@
 
 use crate::cube_links::CubeLink;
 use crate::sip_links::Reducer;
-use crate::{Heading, Machine, NetworkModel, Ps, Rate, SipNetwork};
+use crate::{DmaChannels, Heading, Machine, NetworkModel, Ps, Rate, SipNetwork};
 use std::fmt::{self, Write};
 
 impl Machine {
@@ -102,6 +102,11 @@ impl fmt::Display for Machine {
             per_ns(costs.math_bytes_per_ns),
             per_ns(costs.gemm_macs_per_ns)
         )?;
+        match costs.dma_channels {
+            DmaChannels::Any(1) => writeln!(f, "DMA        one write and one read channel per PE")?,
+            DmaChannels::Any(count) => writeln!(f, "DMA        {count} write and {count} read channels per PE")?,
+            DmaChannels::PerLink => writeln!(f, "DMA        a write and a read channel per PE and link between SIPs")?,
+        }
         if !self.protocols().is_empty() {
             writeln!(f)?;
             writeln!(

@@ -3,10 +3,12 @@
 use crate::cube_links::{CubeLink, CubeLinks};
 use crate::declared::{Names, Reader, Topology, Value};
 use crate::faults::Faults;
+use crate::roofline::Roofline;
 use crate::sip_links::{Reducer, SipLinks};
 use crate::validated::{Validated, validate};
 use crate::{
-    Band, Coord, Costs, Diagnostic, Heading, Library, LinkId, Node, PeId, Protocol, Ps, Rate, Sfr, overrides, yaml,
+    Band, Coord, Costs, Diagnostic, DmaChannels, Heading, Library, LinkId, Node, PeId, Protocol, Ps, Rate, Sfr,
+    overrides, yaml,
 };
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -41,8 +43,7 @@ pub struct Machine {
     hbm_bytes: u64,
     sram_bytes: u64,
     canonical: String,
-    roofline: (f64, f64),
-    kernel: Kernel,
+    roofline: Roofline,
     pub(crate) faults: Faults,
     /// Latency of a message between SIPs besides that of its links.
     pub(crate) step_ps: Ps,
@@ -81,6 +82,19 @@ pub struct CubePort {
     pub rate: Rate,
     /// Its latency, in ps.
     pub latency_ps: Ps,
+}
+
+/// Bandwidths of a PE's ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ports {
+    /// To its router.
+    pub out: Rate,
+    /// From its router.
+    pub into: Rate,
+    /// From its HBM slice.
+    pub read: Rate,
+    /// To its HBM slice.
+    pub write: Rate,
 }
 
 /// A switch that reduces, by its number among those of a machine.
@@ -152,8 +166,7 @@ impl Machine {
             sips,
             cube,
             canonical,
-            roofline: roofline(declared, sfr_pes),
-            kernel: kernel(declared),
+            roofline: Roofline::new(declared, sfr_pes),
             faults: Faults::default(),
             step_ps: declared.spoken().map_or(0, |protocol| protocol.step_ps),
             nic_step_ps: declared.nic_step_ps(),
@@ -306,12 +319,32 @@ impl Machine {
         }
     }
 
-    /// Bandwidths of a PE's ports that its DMA write channel feeds: to its router, and to its HBM slice.
-    pub fn ports(&self, pe: PeId) -> [Rate; 2] {
+    /// The link between SIPs whose DMA channel a transfer takes on a way over these links: the first one. None where every
+    /// channel takes any transfer, and for what crosses no such link.
+    pub fn dma_link(&self, way: impl IntoIterator<Item = LinkId>) -> Option<LinkId> {
+        let between = |link: &LinkId| matches!(self.locate(*link), Some(Place::Sips { .. }));
+        match self.costs.dma_channels {
+            DmaChannels::PerLink => way.into_iter().find(between),
+            DmaChannels::Any(_) => None,
+        }
+    }
+
+    /// Bandwidths of a PE's ports.
+    pub fn ports(&self, pe: PeId) -> Ports {
+        let [out, into, read, write] = [CubeLink::NocOut, CubeLink::NocIn, CubeLink::HbmRead, CubeLink::HbmWrite]
+            .map(|link| self.rate_in_cube(pe, link(self.coord(pe).pe)));
+        Ports { out, into, read, write }
+    }
+
+    /// Bandwidth of the port of a PE's cube to the I/O chiplet, or of that from it.
+    pub fn io_port(&self, pe: PeId, out: bool) -> Rate {
+        self.rate_in_cube(pe, if out { CubeLink::IoOut } else { CubeLink::IoIn })
+    }
+
+    fn rate_in_cube(&self, pe: PeId, link: CubeLink) -> Rate {
         let at = self.coord(pe);
         let base = (at.sip * self.sfr.cubes() + at.cube) * self.cube.links();
-        [CubeLink::NocOut(at.pe), CubeLink::HbmWrite(at.pe)]
-            .map(|link| self.link_rate(LinkId(base + self.cube.index(link))))
+        self.link_rate(LinkId(base + self.cube.index(link)))
     }
 
     /// Latency of a link itself in ps, without routers or memory; 0 for ids out of range.
@@ -522,15 +555,9 @@ impl Machine {
         &self.canonical
     }
 
-    /// What a SIP computes at: arithmetic operations per nanosecond, and bytes per nanosecond of its memory; both may be
-    /// infinite.
-    pub fn roofline(&self) -> (f64, f64) {
-        self.roofline
-    }
-
-    /// What kernels of a training job take beside the roofline.
-    pub fn kernel(&self) -> Kernel {
-        self.kernel
+    /// What the kernels of a training job take on a SIP.
+    pub fn roofline(&self) -> &Roofline {
+        &self.roofline
     }
 
     /// Stable 64-bit hash of everything that influences timing: FNV-1a over [`Machine::canonical`].
@@ -539,37 +566,4 @@ impl Machine {
             .bytes()
             .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
     }
-}
-
-/// What the kernels of a training job take beside the roofline.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Kernel {
-    /// Starting one.
-    pub launch: Ps,
-    /// Peak in f64 as a share of the peak.
-    pub f64_share: f64,
-    /// Peak in f32 as a share of the peak.
-    pub f32_share: f64,
-    /// Peak in types of one byte as a share of the peak.
-    pub byte_share: f64,
-}
-
-fn kernel(declared: &Topology) -> Kernel {
-    let roofline = &declared.pe.roofline;
-    Kernel {
-        launch: roofline.launch_ns.map_or(0, |ns| ns.0),
-        f64_share: roofline.f64_share.map_or(0.5, |share| share.0),
-        f32_share: roofline.f32_share.map_or(0.5, |share| share.0),
-        byte_share: roofline.byte_share.map_or(2.0, |share| share.0),
-    }
-}
-
-/// Operations and bytes per nanosecond of so many PEs.
-fn roofline(declared: &Topology, pes: f64) -> (f64, f64) {
-    let pe = &declared.pe;
-    let macs = pe.gemm.macs_per_ns.0;
-    let by_gemm = if macs == u64::MAX { f64::INFINITY } else { 2.0 * macs as f64 };
-    let peak = pe.roofline.peak_tflops.map_or(by_gemm, |tflops| tflops.0 * 1000.0);
-    let port = pe.hbm.pc_bandwidth_gbs.gbs() * f64::from(pe.hbm.pseudo_channels.0);
-    (peak * pes, pe.roofline.memory_gbs.map_or(port, |gbs| gbs.0) * pes)
 }

@@ -22,6 +22,11 @@ pub struct Hop {
 }
 
 impl Route {
+    /// The links, in travel order.
+    pub fn links(&self) -> impl Iterator<Item = LinkId> + '_ {
+        self.hops.iter().map(|hop| hop.link)
+    }
+
     /// Sum of all latencies, without any serialisation.
     pub fn latency_ps(&self) -> Ps {
         self.head_ps + self.hops.iter().map(|h| h.after_ps).sum::<Ps>()

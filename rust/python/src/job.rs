@@ -28,7 +28,12 @@ pub struct JobCall {
     pub(crate) bytes: u64,
     /// Longest chunk of an all_to_all in elements, where the trace says how it is split.
     pub(crate) longest: Option<u64>,
-    /// Ranks of an all_to_all state other bytes or longest chunks.
+    /// Elements that the ranks have for each other, where that is not the same: of an all_to_all a row per rank, else
+    /// one row. In the order of `ranks`.
+    pub(crate) shares: Option<Vec<Vec<u64>>>,
+    /// The rows are sums, spread in proportion.
+    pub(crate) spread: bool,
+    /// Ranks of an all_to_all state other bytes or longest chunks, and not how much each has for each.
     pub(crate) uneven: bool,
     /// Element type, where the trace has one.
     pub(crate) dtype: Option<String>,

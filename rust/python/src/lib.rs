@@ -105,7 +105,7 @@ mod _core {
     #[pymodule_export]
     use super::limit::Limit;
     #[pymodule_export]
-    use super::machine::Machine;
+    use super::machine::{Machine, Roofline};
     #[pymodule_export]
     use super::memory::Memory;
     #[pymodule_export]

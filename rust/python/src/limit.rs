@@ -6,6 +6,7 @@ use crate::operand;
 use ahbm_machine::{Diagnostic, NetworkModel};
 use ahbm_synthesis::{Collective, Network, Parts};
 use pyo3::prelude::*;
+use std::collections::BTreeSet;
 
 /// The least time of one collective on one machine, as a function of the data. Immutable.
 #[pyclass(frozen, module = "ahbm._core")]
@@ -15,14 +16,16 @@ pub struct Limit {
 
 #[pymethods]
 impl Limit {
-    /// Bounds `collective` among the first `ranks` SIPs of `machine` (0: all of them); with `cubes`, among the cubes of
-    /// one SIP, all other SIPs taken together as one node more. `root` is that of rooted collectives, `dst` the
-    /// receiver of send_recv, whose sender is `root`. The interpreter lock is released meanwhile.
+    /// Bounds `collective` among the first `ranks` SIPs of `machine` (0: all of them), or among those of `sips`, which
+    /// are its ranks in order; with `cubes`, among the cubes of one SIP, all other SIPs taken together as one node more.
+    /// `root` is the rank that is the root of rooted collectives, `dst` the receiver of send_recv, whose sender is `root`.
+    /// The interpreter lock is released meanwhile.
     ///
     /// Raises `UnsupportedError` for networks without a bound (unlimited bandwidth, a single node), and
     /// ConfigError for an unknown collective.
     #[new]
-    #[pyo3(signature = (machine, collective, *, ranks=0, root=0, dst=0, cubes=false))]
+    #[pyo3(signature = (machine, collective, *, ranks=0, root=0, dst=0, cubes=false, sips=Vec::new()),
+           text_signature = "(machine, collective, *, ranks=0, root=0, dst=0, cubes=False, sips=())")]
     #[allow(clippy::too_many_arguments)] // Keywords in Python.
     fn new(
         py: Python<'_>,
@@ -32,27 +35,55 @@ impl Limit {
         root: u32,
         dst: u32,
         cubes: bool,
+        sips: Vec<u32>,
     ) -> PyResult<Self> {
         let work = || -> Result<Self, Diagnostic> {
             let machine = &machine.inner;
             let network = if cubes { Network::of_cubes(machine) } else { Network::of_sips(machine) };
-            let ranks = if ranks == 0 { network.nodes() } else { ranks };
-            if ranks > network.nodes() || root.max(dst) >= ranks {
-                let text = format!("ranks 0 to {} of {ranks} on {} nodes", root.max(dst), network.nodes());
+            let count = if cubes { network.nodes() } else { machine.sfr().sips };
+            let sips = match (sips.is_empty(), ranks) {
+                (false, _) => sips,
+                (true, 0) => (0..count).collect(),
+                (true, ranks) => (0..ranks.min(count.saturating_add(1))).collect(),
+            };
+            let known: BTreeSet<u32> = sips.iter().copied().collect();
+            if known.len() != sips.len()
+                || known.last().is_none_or(|&last| last >= count)
+                || root.max(dst) as usize >= sips.len()
+            {
+                let text = format!("ranks 0 to {} of {} on {count} nodes", root.max(dst), sips.len());
                 return Err(Diagnostic::new("AHBM-T201", text));
             }
+            let [root, dst] = [root, dst].map(|rank| sips[rank as usize]);
             let inner = match collective {
                 "send_recv" => network.between(root, dst)?,
                 // Everybody hears of everybody, without data.
-                "barrier" => network.limit(ranks, Collective::AllReduce, 0)?,
+                "barrier" => network.limit_among(&sips, Collective::AllReduce, root)?,
                 _ => match Collective::parse(collective) {
-                    Some(collective) => network.limit(ranks, collective, root)?,
+                    Some(collective) => network.limit_among(&sips, collective, root)?,
                     None => {
                         let names = Collective::ALL.map(|c| c.0);
                         return Err(*operand::unknown("AHBM-C205", "collective", collective, &names));
                     }
                 },
             };
+            let contended = machine.costs().network != NetworkModel::Analytic;
+            Ok(Self { inner: if contended { inner } else { inner.without_contention() } })
+        };
+        interruptible(py, || work().map_err(|finding| vec![finding]))
+    }
+
+    /// The bound of so many bytes that leave a SIP, or enter it: what `ps` is given.
+    ///
+    /// Raises `UnsupportedError` for networks without a bound, ConfigError (AHBM-T201) for a SIP that is not there.
+    #[staticmethod]
+    fn around(py: Python<'_>, machine: &Machine, sip: u32, enters: bool) -> PyResult<Self> {
+        let work = || -> Result<Self, Diagnostic> {
+            let machine = &machine.inner;
+            if sip >= machine.sfr().sips {
+                return Err(Diagnostic::new("AHBM-T201", format!("SIP {sip} of {}", machine.sfr().sips)));
+            }
+            let inner = Network::of_sips(machine).around(sip, enters)?;
             let contended = machine.costs().network != NetworkModel::Analytic;
             Ok(Self { inner: if contended { inner } else { inner.without_contention() } })
         };

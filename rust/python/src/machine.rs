@@ -4,7 +4,10 @@ use crate::errors;
 use crate::features::MachineFeatures;
 use crate::given::{Given, given};
 use crate::interrupt::interruptible;
-use ahbm_machine::{Coord, Diagnostic, PeId};
+use crate::operand;
+use ahbm_emulator::training::{Lanes, Terms};
+use ahbm_machine::{Arithmetic, Coord, Diagnostic, DmaChannels, Kernel, PeId};
+use ahbm_synthesis::{Collective, least_by_io};
 use ahbm_views::features::Fingerprint;
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -17,6 +20,27 @@ pub struct Machine {
     source: Arc<Source>,
     voices: Arc<[Self]>,
     calls: Option<Arc<(Self, u64)>>,
+}
+
+/// What a SIP computes a training job at.
+#[pyclass(frozen, get_all, module = "ahbm._core")]
+pub struct Roofline {
+    /// Arithmetic operations per nanosecond in types of two bytes.
+    operations_per_ns: f64,
+    /// Bytes per nanosecond of the memory.
+    bytes_per_ns: f64,
+    /// Bytes per nanosecond of the link to the host, each way.
+    host_bytes_per_ns: f64,
+    /// Picoseconds to start a kernel.
+    launch_ps: u64,
+    /// Peak in f64 as a share of that in types of two bytes.
+    f64_share: f64,
+    /// Peak in f32 as a share of it.
+    f32_share: f64,
+    /// Peak in TF32 as a share of it.
+    tf32_share: f64,
+    /// Peak in types of one byte as a share of it.
+    byte_share: f64,
 }
 
 /// The input from which a machine was made: enough to make it again.
@@ -105,6 +129,36 @@ impl Machine {
     fn reduces(&self, sips: Given<Vec<u32>>) -> PyResult<bool> {
         given!(sips);
         Ok(self.inner.reducing_switch(sips).is_ok())
+    }
+
+    /// The least time in ps that the ports between cubes and I/O chiplets allow a collective of `nbytes` per share among
+    /// the SIPs, whatever runs there, and which port it is; `root` and `dst` are SIPs. None where they limit nothing.
+    fn least_by_io(
+        &self,
+        collective: Given<&str>,
+        sips: Given<Vec<u32>>,
+        nbytes: Given<u64>,
+        root: Given<u32>,
+        dst: Given<u32>,
+    ) -> PyResult<Option<(u64, String)>> {
+        given!(collective, sips, nbytes, root, dst);
+        let least = |collective, sips: &[u32]| least_by_io(&self.inner, collective, sips, nbytes, root);
+        let found = match Collective::parse(collective) {
+            Some(collective) => least(collective, &sips),
+            // As much leaves a sender, and enters a receiver, as of a broadcast between them.
+            None if collective == "send_recv" && root != dst => least(Collective::Broadcast, &[root, dst]),
+            None => None,
+        };
+        Ok(found.map(|least| (least.ps, least.by)))
+    }
+
+    /// Channels of a PE's DMA engine in each direction; None: one for each link between SIPs.
+    #[getter]
+    fn dma_channels(&self) -> Option<u32> {
+        match self.inner.costs().dma_channels {
+            DmaChannels::Any(count) => Some(count),
+            DmaChannels::PerLink => None,
+        }
     }
 
     /// Whether a renumbering of the SIPs that takes every `source[i]` to `target[i]` leaves the machine as it is: what
@@ -309,12 +363,58 @@ impl Machine {
         Ok((make, (text.clone(), origin.clone(), overrides.clone())))
     }
 
-    /// What a SIP computes a training job at: operations and bytes per nanosecond, picoseconds to start a kernel, and the
-    /// peaks in f64, f32 and types of one byte as shares of the peak.
+    /// What a SIP computes a training job at.
     #[getter]
-    fn roofline(&self) -> (f64, f64, u64, f64, f64, f64) {
-        let ((operations, bytes), kernel) = (self.inner.roofline(), self.inner.kernel());
-        (operations, bytes, kernel.launch, kernel.f64_share, kernel.f32_share, kernel.byte_share)
+    fn roofline(&self) -> Roofline {
+        let ahbm_machine::Roofline {
+            operations_per_ns,
+            bytes_per_ns,
+            host_bytes_per_ns,
+            launch,
+            f64_share,
+            f32_share,
+            tf32_share,
+            byte_share,
+        } = *self.inner.roofline();
+        let launch_ps = launch;
+        Roofline {
+            operations_per_ns,
+            bytes_per_ns,
+            host_bytes_per_ns,
+            launch_ps,
+            f64_share,
+            f32_share,
+            tf32_share,
+            byte_share,
+        }
+    }
+
+    /// How long a kernel of a training job takes on a SIP, in picoseconds: what a replay gives a computation of this name
+    /// that states no duration.
+    ///
+    /// `arithmetic` is the type of its operations: "f16" for all of two bytes, "f32", "tf32", "f64", or "f8" for all of one
+    /// byte. `host`: it copies the bytes between the device and its host. `factors` are pairs of a text and a factor for
+    /// kernels with the text in their name; the first that fits counts. Raises `ConfigError` (AHBM-C205) for an unknown
+    /// type.
+    #[pyo3(signature = (name, operations, nbytes, *, arithmetic="f16", host=false, factors=Vec::new()),
+           text_signature = "($self, name, operations, nbytes, *, arithmetic='f16', host=False, factors=())")]
+    #[allow(clippy::too_many_arguments)] // Keywords in Python.
+    fn kernel_ps(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        operations: u64,
+        nbytes: u64,
+        arithmetic: &str,
+        host: bool,
+        factors: Vec<(String, f64)>,
+    ) -> PyResult<u64> {
+        let Some(arithmetic) = Arithmetic::named(arithmetic) else {
+            let names = Arithmetic::ALL.map(Arithmetic::name);
+            return Err(errors::raise_one(py, *operand::unknown("AHBM-C205", "arithmetic", arithmetic, &names)));
+        };
+        let terms = Terms { lanes: Lanes::default(), roofline: *self.inner.roofline(), factors };
+        Ok(terms.kernel(name, &Kernel { operations, arithmetic, bytes: nbytes, host }))
     }
 
     /// Stable 64-bit hash of everything that influences timing.

@@ -14,7 +14,7 @@ use ahbm_emulator::Options;
 use ahbm_machine::{Diagnostic, LinkChange, LinkId};
 use ahbm_plan::{Captured, Collective, Plan, Reduced};
 use ahbm_program::{AgentId, OriginId};
-use ahbm_synthesis::Ports;
+use ahbm_synthesis::Engines;
 use ahbm_wire::store::store;
 use indexmap::IndexSet;
 use pyo3::prelude::*;
@@ -142,14 +142,28 @@ impl Program {
         .map(|timeline| timeline.latency)
     }
 
-    /// The least time in ps of an all-reduce by this program among `parties` PEs with tiles of `nbytes` bytes, and the
-    /// bandwidths in GB/s out of a PE and into its memory that give it. None where PEs do not exchange messages alone.
+    /// The least time in ps that the engines and ports of this program's PEs allow a collective of `nbytes` per share among
+    /// `sips`, and which of them it is; `root` and `dst` are SIPs. A rank is a SIP or, `by_tile`, a cube. None where they
+    /// limit nothing, and where PEs do not exchange messages alone.
     ///
     /// Raises `ConfigError` (AHBM-C129).
-    fn least_by_ports(&self, parties: Given<u32>, nbytes: Given<u64>) -> PyResult<Option<(u64, f64, f64)>> {
-        given!(parties, nbytes);
-        let ports = Ports::of(&self.inner, &self.machine);
-        Ok(ports.map(|ports| (ports.ps(parties, nbytes), ports.out.gbs(), ports.memory.gbs())))
+    fn least_by_engines(
+        &self,
+        collective: Given<&str>,
+        sips: Given<Vec<u32>>,
+        nbytes: Given<u64>,
+        root: Given<u32>,
+        dst: Given<u32>,
+        by_tile: Given<bool>,
+    ) -> PyResult<Option<(u64, String)>> {
+        given!(collective, sips, nbytes, root, dst, by_tile);
+        let engines = Engines::of(&self.inner, &self.machine, by_tile);
+        let found = engines.and_then(|engines| match Collective::parse(collective) {
+            Some(collective) => engines.least(collective, &sips, nbytes, root),
+            None if collective == "send_recv" => engines.least_between(nbytes, root, dst),
+            None => None,
+        });
+        Ok(found.map(|least| (least.ps, least.by)))
     }
 
     /// Physical place of an agent, e.g. `"sip 0 cube 3 pe 0"`. Raises `ConfigError` (AHBM-C129).

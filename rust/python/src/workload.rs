@@ -217,7 +217,9 @@ impl Workload {
                 node: workload.graph(group.ranks[0]).name(call.nodes[0]).to_owned(),
                 ranks: group.ranks.to_vec(),
                 bytes: spec.bytes,
-                longest: spec.longest,
+                longest: call.longest,
+                shares: call.shares.as_ref().map(|found| found.rows.iter().map(|row| row.to_vec()).collect()),
+                spread: call.shares.as_ref().is_some_and(|found| found.spread),
                 uneven: call.uneven,
                 dtype: spec.dtype.as_deref().map(str::to_owned),
                 op: spec.op.as_deref().map(str::to_owned),
@@ -233,6 +235,8 @@ impl Workload {
             ranks: vec![message.send.0, message.recv.0],
             bytes: message.bytes,
             longest: None,
+            shares: None,
+            spread: false,
             uneven: false,
             dtype: None,
             op: None,
@@ -254,14 +258,7 @@ impl Workload {
     /// `factors` as in `replay`. The interpreter lock is released meanwhile. Raises KeyboardInterrupt.
     #[pyo3(signature = (machine, *, factors=Vec::new()), text_signature = "($self, machine, *, factors=())")]
     fn features(&self, py: Python<'_>, machine: &Machine, factors: Vec<(String, f64)>) -> PyResult<JobFeatures> {
-        let (operations_per_ns, bytes_per_ns) = machine.inner.roofline();
-        let terms = Terms {
-            lanes: Lanes::ALL[0],
-            operations_per_ns,
-            bytes_per_ns,
-            launch: machine.inner.kernel().launch,
-            factors,
-        };
+        let terms = Terms { lanes: Lanes::ALL[0], roofline: *machine.inner.roofline(), factors };
         let found = interruptible(py, || Ok(ahbm_views::features::Job::of(&self.inner, &terms)))?;
         JobFeatures::of(py, &found)
     }
@@ -313,9 +310,7 @@ impl Workload {
         let regions: Vec<Vec<Region>> =
             regions.into_iter().map(|list| list.into_iter().map(region).collect()).collect();
         logs::refresh(py, &[Part::Engine]);
-        let (operations_per_ns, bytes_per_ns) = machine.inner.roofline();
-        let terms =
-            Terms { lanes: policy, operations_per_ns, bytes_per_ns, launch: machine.inner.kernel().launch, factors };
+        let terms = Terms { lanes: policy, roofline: *machine.inner.roofline(), factors };
         let Spoken { machine, programs } = spoken(py, machine, programs.iter().map(Option::as_deref))?;
         let programs: Vec<_> = programs.into_iter().zip(made_for).collect();
         let found = interruptible(py, || {
@@ -476,7 +471,7 @@ impl Replayed {
         py: Python<'py>,
     ) -> (Column<'py, u32>, Column<'py, u64>, Column<'py, u64>, Column<'py, u64>, Column<'py, u8>) {
         let kind = |work: &Work| match work {
-            Work::Compute { .. } => 0,
+            Work::Compute(_) => 0,
             Work::Call(_) => 1,
             Work::Send(_) => 2,
             Work::Recv(_) => 3,

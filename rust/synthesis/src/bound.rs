@@ -4,6 +4,7 @@
 //! partition of the NPUs between whose parts too few links run; or because of the longest way. `regular` has the closed
 //! forms of networks whose shape is declared, `search` and `strength` find the cuts of all others.
 
+mod among;
 mod cut;
 mod far;
 mod regular;
@@ -101,8 +102,8 @@ fn reduced_one_way(graph: &Graph, work: &mut Work) -> search::Found {
     (cut, seen && matched)
 }
 
-/// The same among some of the nodes, the others relaying: what enters or leaves each of them, and their distances. A
-/// bound, though not always the tightest.
+/// The same among some of the nodes, the others relaying: what enters or leaves each of them and each group of them, and
+/// their distances. A bound, though not always the tightest.
 pub(crate) fn bound_among(graph: &Graph, members: &[u32], collective: Collective, bytes: u64, root: u32) -> Bound {
     let ranks = members.len() as u32;
     if let Some(shape) = graph.regular().filter(|_| members.iter().copied().eq(0..ranks))
@@ -110,21 +111,7 @@ pub(crate) fn bound_among(graph: &Graph, members: &[u32], collective: Collective
     {
         return bound;
     }
-    use Collective::{AllGather, AllReduce, AllToAll, Broadcast, Gather, Reduce, ReduceScatter, Scatter};
-    let others = u64::from(ranks) - 1;
-    let [into, out] = [Cut::into, Cut::from];
-    let leaves = members.iter().copied().filter(|&v| v != root);
-    let cut = match collective {
-        AllGather => tightest(members.iter().map(|&v| into(graph, v, others))),
-        ReduceScatter => tightest(members.iter().map(|&v| out(graph, v, others))),
-        AllToAll => tightest(members.iter().flat_map(|&v| [into(graph, v, others), out(graph, v, others)])),
-        // Everything leaves each of them, and the result enters it.
-        AllReduce => tightest(members.iter().flat_map(|&v| [into(graph, v, 1), out(graph, v, 1)])),
-        Broadcast => tightest(leaves.map(|v| into(graph, v, 1)).chain([out(graph, root, 1)])),
-        Reduce => tightest(leaves.map(|v| out(graph, v, 1)).chain([into(graph, root, 1)])),
-        Scatter => out(graph, root, others),
-        Gather => into(graph, root, others),
-    };
+    let cut = among::cut(graph, members, collective, root);
     of_cut(graph, members, collective, bytes, root, (cut, false), &mut Work::on(graph))
 }
 
@@ -159,6 +146,14 @@ pub(crate) fn bound_between(graph: &Graph, from: u32, to: u32) -> Bound {
     let (hops, cut) = (u64::from(graph.hops(from)[to as usize]), search::between(graph, from, to));
     let (ps, uniform) = (latency_ps.max(bandwidth_ps), graph.uniform());
     Bound { ps, bandwidth_ps, latency_ps, cut, hops, uniform, tightest: true }
+}
+
+/// What leaves one node, or enters it: its own links alone count.
+pub(crate) fn bound_around(graph: &Graph, node: u32, enters: bool) -> Bound {
+    let cut = if enters { Cut::into(graph, node, 1) } else { Cut::from(graph, node, 1) };
+    let latency_ps = graph.min_latency_ps();
+    let (ps, uniform) = (latency_ps, graph.uniform());
+    Bound { ps, bandwidth_ps: latency_ps, latency_ps, cut, hops: 1, uniform, tightest: false }
 }
 
 #[cfg(test)]

@@ -49,6 +49,29 @@ pub struct Switch {
     pub reduces: bool,
 }
 
+/// Nodes behind the NPUs that only pass on what they get, unless they reduce.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Relayed {
+    /// Number of NPUs, which come first.
+    pub(crate) npus: u32,
+    /// NPUs of a node; 1 where the network has no nodes. The relays of a node have its number, modulo the nodes.
+    pub(crate) size: u32,
+    /// Some switch of a node reduces, some one between nodes does.
+    pub(crate) reduces: [bool; 2],
+}
+
+impl Relayed {
+    /// The node that a vertex is of, where it is of one.
+    pub(crate) fn node(&self, vertex: u32) -> Option<u32> {
+        let nodes = self.npus / self.size;
+        match vertex.checked_sub(self.npus) {
+            None => Some(vertex / self.size),
+            // Each node has a switch, a way out and a way in; the spine is the last.
+            Some(relay) => (self.size > 1 && relay < 3 * nodes).then(|| relay % nodes),
+        }
+    }
+}
+
 /// NPUs `0..nodes` and the links between them; every NPU reaches every other.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Graph {
@@ -57,6 +80,7 @@ pub struct Graph {
     grid: Option<Grid>,
     switch: Option<Switch>,
     regular: Option<Regular>,
+    relayed: Option<Relayed>,
     /// Capacity of each link in multiples of `unit_gbs`.
     capacity: Vec<u64>,
     unit_gbs: f64,
@@ -133,7 +157,10 @@ impl Graph {
             _ => (Vec::new(), false),
         };
         let grid = (!extents.is_empty()).then_some(Grid { extents, wrap });
-        Ok(Self { grid, switch, regular: Regular::of(machine), ..Self::new(sips + relays, links)? })
+        let size = machine.node_size();
+        let reduces = [size, sips].map(|joined| machine.reducing_switch(0..joined).is_ok());
+        let relayed = (relays > 0).then_some(Relayed { npus: sips, size, reduces });
+        Ok(Self { grid, switch, relayed, regular: Regular::of(machine), ..Self::new(sips + relays, links)? })
     }
 
     /// A graph from its links.
@@ -157,6 +184,7 @@ impl Graph {
             grid: None,
             switch: None,
             regular: None,
+            relayed: None,
             capacity: exact.iter().map(|c| c / unit).collect(),
             unit_gbs: unit as f64 / 1e6,
             out: Adjacency::new(nodes, links.iter().map(|l| l.from)),
@@ -249,6 +277,11 @@ impl Graph {
     /// The regular network that it is, as far as is known.
     pub(crate) fn regular(&self) -> Option<&Regular> {
         self.regular.as_ref()
+    }
+
+    /// The relays behind the NPUs, if there are any.
+    pub(crate) fn relayed(&self) -> Option<&Relayed> {
+        self.relayed.as_ref()
     }
 
     /// The same list of links, of which no shape is known.

@@ -68,7 +68,7 @@ pub use graph::{Graph, Grid, Link, Switch};
 pub use limit::{Limit, Network, cubes_of_a_sip};
 pub use lower::{Elements, Lowered, ends, engines, lower};
 pub use method::{Method, Task};
-pub use ports::Ports;
+pub use ports::{Engines, Least, least_by_io};
 pub use request::{Request, Synthesis};
 pub use schedule::{Parcel, Schedule, Times, Transfer, split};
 pub use synthesize::{METHODS, synthesize};

@@ -1,8 +1,8 @@
 //! The bounds that no run can beat, whatever its algorithm: those of [`mod@crate::bound`] for any amount of data.
 
-use crate::bound::{Bound, Cut, Regular, bound, bound_among, bound_between};
+use crate::bound::{Bound, Cut, Regular, bound, bound_among, bound_around, bound_between};
 use crate::{Collective, Graph, Link};
-use ahbm_machine::{Diagnostic, Machine, Ps};
+use ahbm_machine::{Diagnostic, Machine, Ps, SipNetwork};
 
 /// A network whose collectives are bounded. Its list of links is made where no closed form does without it.
 #[derive(Debug, Clone)]
@@ -30,8 +30,23 @@ impl<'a> Network<'a> {
         self.nodes
     }
 
-    /// The bound of a collective among the first `ranks` nodes, the others relaying, with the given root where it has
-    /// one.
+    /// The bound of a collective among `members`, the others relaying, with the given root where it has one: nodes, each
+    /// once.
+    ///
+    /// # Errors
+    /// Those of [`Graph::of`] and [`cubes_of_a_sip`].
+    pub fn limit_among(&self, members: &[u32], collective: Collective, root: u32) -> Result<Limit, Diagnostic> {
+        let ranks = members.len() as u32;
+        let alike = matches!(self.machine.sfr().network, SipNetwork::Switch | SipNetwork::FullyConnected);
+        // Any of them are like the first, where no link differs.
+        let place = members.iter().position(|&member| member == root).unwrap_or(0) as u32;
+        if members.iter().copied().eq(0..ranks) || alike && self.regular.is_some() {
+            return self.limit(ranks, collective, place);
+        }
+        Ok(Limit::among(&(self.graph)(self.machine)?, members, collective, root))
+    }
+
+    /// The same among the first `ranks` nodes.
     ///
     /// # Errors
     /// Those of [`Graph::of`] and [`cubes_of_a_sip`].
@@ -42,6 +57,20 @@ impl<'a> Network<'a> {
             return Ok(Limit { bound, unit_gbs: shape.unit_gbs(), contended: true });
         }
         Ok(Limit::of(&(self.graph)(self.machine)?, ranks, collective, root))
+    }
+
+    /// The bound of so many bytes that leave a node, or enter it, wherever they go to or come from.
+    ///
+    /// # Errors
+    /// Those of [`Graph::of`] and [`cubes_of_a_sip`].
+    pub fn around(&self, node: u32, enters: bool) -> Result<Limit, Diagnostic> {
+        if matches!(self.machine.sfr().network, SipNetwork::Switch) {
+            // Its one link carries whatever goes to, or comes from, any of the others.
+            let other = u32::from(node == 0);
+            return if enters { self.between(other, node) } else { self.between(node, other) };
+        }
+        let graph = (self.graph)(self.machine)?;
+        Ok(Limit { bound: bound_around(&graph, node, enters), unit_gbs: graph.unit_gbs(), contended: true })
     }
 
     /// The bound of a message from one node to another.
@@ -69,11 +98,15 @@ pub struct Limit {
 impl Limit {
     /// A collective among the first `ranks` nodes, the others relaying, with the given root where it has one.
     pub fn of(graph: &Graph, ranks: u32, collective: Collective, root: u32) -> Self {
-        let bound = if ranks == graph.nodes() {
-            bound(graph, collective, 0, root)
-        } else {
-            bound_among(graph, &(0..ranks).collect::<Vec<_>>(), collective, 0, root)
-        };
+        if ranks < graph.nodes() {
+            return Self::among(graph, &(0..ranks).collect::<Vec<_>>(), collective, root);
+        }
+        Self { bound: bound(graph, collective, 0, root), unit_gbs: graph.unit_gbs(), contended: true }
+    }
+
+    /// A collective among some of the nodes, the others relaying.
+    pub fn among(graph: &Graph, members: &[u32], collective: Collective, root: u32) -> Self {
+        let bound = bound_among(graph, members, collective, 0, root);
         Self { bound, unit_gbs: graph.unit_gbs(), contended: true }
     }
 

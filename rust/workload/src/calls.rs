@@ -4,6 +4,7 @@
 
 use crate::node::{CallSpec, Collective, Work};
 use crate::one;
+use crate::shares::Shares;
 use crate::workload::Workload;
 use ahbm_machine::Diagnostic;
 
@@ -12,10 +13,14 @@ use ahbm_machine::Diagnostic;
 pub struct Call {
     /// Position of its group.
     pub group: u32,
-    /// What is performed; of an all_to_all with uneven chunks the largest bytes and the longest chunk. It has a root only
-    /// where the collective has.
+    /// What is performed, as the first rank states it; of unequal shares the largest bytes. It has a root only where the
+    /// collective has.
     pub spec: CallSpec,
-    /// Ranks of an all_to_all state other bytes or longest chunks.
+    /// What the ranks have for each other, where that is stated and not the same.
+    pub shares: Option<Shares>,
+    /// Most elements that a rank has for one, where ranks say how an all_to_all is split.
+    pub longest: Option<u64>,
+    /// Ranks of an all_to_all state other bytes or longest chunks, and not how much each has for each.
     pub uneven: bool,
     /// Per rank of the group, in the group's order, the position of its node.
     pub nodes: Box<[u32]>,
@@ -51,7 +56,7 @@ impl Workload {
                 let spec = |member: usize| at(member).and_then(|node| self.graph(ranks[member]).spec(node));
                 let Some(mut joined) = spec(lead).cloned() else { continue };
                 let graph_of = |member: usize| self.ranks[ranks[member] as usize].graph;
-                let (mut alike, mut uneven) = (lead, false);
+                let (mut alike, mut uneven, mut longest) = (lead, false, joined.longest());
                 for member in lead..ranks.len() {
                     // Ranks of one graph at one node say the same.
                     if member != lead && graph_of(member) == graph_of(alike) && at(member) == at(alike) {
@@ -60,9 +65,9 @@ impl Workload {
                     alike = member;
                     match spec(member) {
                         Some(other) if joined.agrees(other) => {
-                            uneven |= (joined.bytes, joined.longest) != (other.bytes, other.longest);
+                            uneven |= (joined.bytes, longest) != (other.bytes, other.longest());
                             joined.bytes = joined.bytes.max(other.bytes);
-                            joined.longest = joined.longest.max(other.longest);
+                            longest = longest.max(other.longest());
                         }
                         _ => return Err(self.disagreement(group, number, members)),
                     }
@@ -70,11 +75,18 @@ impl Workload {
                 if at(0).is_none() {
                     return Err(self.disagreement(group, number, members));
                 }
+                let parts: Vec<&CallSpec> = (0..ranks.len()).filter_map(spec).collect();
+                let shares = Shares::of(&parts);
+                if uneven && joined.collective == Collective::AllGather && !whole(&parts) {
+                    return Err(self.disagreement(group, number, members));
+                }
+                uneven &= shares.is_none() && joined.collective == Collective::AllToAll;
+                longest = shares.as_ref().map(Shares::longest).or(longest);
                 joined.collective = joined.collective.performed();
                 joined.root = joined.root.filter(|_| joined.collective.is_rooted());
                 let after = (calls.len() as u32 > first).then(|| calls.len() as u32 - 1);
                 let nodes = (0..ranks.len()).filter_map(at).collect();
-                calls.push(Call { group, spec: joined, uneven, nodes, after });
+                calls.push(Call { group, spec: joined, shares, longest, uneven, nodes, after });
             }
         }
         Ok(calls)
@@ -173,6 +185,12 @@ impl Workload {
     }
 }
 
+/// Whether what all ranks have is together what each of them gets.
+fn whole(parts: &[&CallSpec]) -> bool {
+    let all: Option<u128> = parts.iter().map(|part| part.through.map(|[own, _]| u128::from(own))).sum();
+    parts.iter().all(|part| part.through.map(|[_, all]| u128::from(all)) == all)
+}
+
 /// Ranks in words.
 fn named(ranks: &[u32]) -> String {
     let shown: Vec<String> = ranks.iter().take(LISTED).map(u32::to_string).collect();
@@ -183,7 +201,11 @@ fn named(ranks: &[u32]) -> String {
 impl CallSpec {
     /// Whether nodes of two ranks can be the same call.
     fn agrees(&self, other: &Self) -> bool {
-        let uneven = self.collective == Collective::AllToAll;
+        let uneven = match self.collective {
+            Collective::AllToAll => true,
+            Collective::AllGather => self.through.is_some() && other.through.is_some(),
+            _ => false,
+        };
         self.collective == other.collective
             && (uneven || self.bytes == other.bytes)
             && self.dtype == other.dtype

@@ -6,12 +6,12 @@
 //! job stands here, once.
 //!
 //! ```
-//! use ahbm_workload::{Collective, Gather, Groups, NodeBuilder, RankBuilder, Work};
+//! use ahbm_workload::{Collective, Gather, Groups, Kernel, NodeBuilder, RankBuilder, Work};
 //!
 //! let mut gather = Gather::new("step", 2, Groups::default());
 //! for rank in 0..2 {
 //!     let mut job = RankBuilder::new(rank, "step.et");
-//!     job.push(NodeBuilder::new(0, "matmul").work(Work::Compute { operations: 1 << 20, bytes: 4096 }));
+//!     job.push(NodeBuilder::new(0, "matmul").work(Work::Compute(Kernel::new(1 << 20, 4096))));
 //!     let group = gather.group(rank, "", None, || "node 1".into())?;
 //!     let call = job.call(Collective::AllReduce, group, 4096);
 //!     job.push(NodeBuilder::new(1, "gradients").work(call).after(&[0]));
@@ -25,6 +25,7 @@
 //!
 //! Reading order: [`Node`], [`Graph`], [`RankBuilder`], [`Workload`], [`Call`], [`Message`].
 
+mod alike;
 mod build;
 mod calls;
 mod chains;
@@ -36,6 +37,7 @@ mod linked;
 mod messages;
 mod node;
 mod replicas;
+mod shares;
 mod transformer;
 mod workload;
 
@@ -47,8 +49,11 @@ pub use graph::Graph;
 pub use linked::{Chunk, Linked, Share};
 pub use messages::Message;
 pub use node::{CallSpec, Collective, MessageSpec, Node, PartSpec, Work};
+pub use shares::Shares;
 pub use transformer::{Schedule, Transformer};
 pub use workload::{Gather, Group, Groups, Rank, Workload};
+
+pub use ahbm_machine::{Arithmetic, Kernel};
 
 use ahbm_machine::Diagnostic;
 

@@ -3,6 +3,7 @@
 use crate::calls::Call;
 use crate::messages::Message;
 use crate::node::{CallSpec, Work};
+use crate::shares::Shares;
 use crate::workload::Workload;
 use ahbm_machine::Diagnostic;
 use indexmap::IndexSet;
@@ -115,16 +116,17 @@ impl Linked {
 
     /// Per launch the first one that says the same of the same ranks.
     pub fn alike(&self) -> Vec<u32> {
-        let mut calls: FxHashMap<(u32, CallSpec), u32> = FxHashMap::default();
-        let call = |(number, call): (u32, &Call)| {
-            *calls.entry((call.group, CallSpec { group: 0, ..call.spec.clone() })).or_insert(number)
-        };
+        let mut calls: FxHashMap<(u32, CallSpec, Option<&Shares>), u32> = FxHashMap::default();
+        let mut found: Vec<u32> = Vec::with_capacity(self.calls.len());
+        for (number, call) in (0..).zip(&self.calls) {
+            let spec = CallSpec { group: 0, ..call.spec.clone() };
+            found.push(*calls.entry((call.group, spec, call.shares.as_ref())).or_insert(number));
+        }
         let mut messages: FxHashMap<(u32, u32, u64, Option<u32>), u32> = FxHashMap::default();
         let message = |(number, message): (u32, &Message)| {
             let key = (message.send.0, message.recv.0, message.bytes, message.group);
             *messages.entry(key).or_insert(number)
         };
-        let found: Vec<u32> = (0..).zip(&self.calls).map(call).collect();
         let behind = (found.len() as u32..).zip(&self.messages).map(message);
         found.into_iter().chain(behind).collect()
     }

@@ -1,5 +1,7 @@
 //! The nodes of a graph.
 
+use ahbm_machine::Kernel;
+
 /// A collective operation, in the order of Chakra's `CollectiveCommType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs)]
@@ -75,8 +77,12 @@ pub struct CallSpec {
     pub group: u32,
     /// One chunk for all_gather and gather, else all that a rank has.
     pub bytes: u64,
-    /// Longest chunk of an all_to_all in elements, where the source says how it is split.
-    pub longest: Option<u64>,
+    /// Elements that the rank sends to each rank of the group, where the source says how they are split.
+    pub sends: Option<Box<[u64]>>,
+    /// Elements that the rank receives from each, likewise.
+    pub receives: Option<Box<[u64]>>,
+    /// Elements that go in and come out at the rank, where the source states both.
+    pub through: Option<[u64; 2]>,
     /// Element type, where the source states it.
     pub dtype: Option<Box<str>>,
     /// Reduction operator, where the source states it.
@@ -85,6 +91,13 @@ pub struct CallSpec {
     pub root: Option<u32>,
     /// The dimensions of the network that take part, where the source states them.
     pub dimensions: Option<Box<[bool]>>,
+}
+
+impl CallSpec {
+    /// Most elements that the rank sends to one rank, or receives from one, where the source says how they are split.
+    pub fn longest(&self) -> Option<u64> {
+        [&self.sends, &self.receives].into_iter().flatten().flat_map(|list| list.iter().copied()).max()
+    }
 }
 
 /// A point-to-point message, as one of its ends sees it.
@@ -117,12 +130,7 @@ pub enum Work {
     /// Takes no time: an event that others wait for.
     Nothing,
     /// Computes; where [`Node::ps`] is 0, the machine's roofline says how long.
-    Compute {
-        /// Arithmetic operations, 0 where unknown.
-        operations: u64,
-        /// Bytes read and written, 0 where unknown.
-        bytes: u64,
-    },
+    Compute(Kernel),
     /// Moves bytes between a rank and its remote memory.
     Memory {
         /// Writes; else reads.

@@ -105,6 +105,11 @@ impl Gather {
         self.size
     }
 
+    /// The job has so many ranks; none was added yet.
+    pub fn resize(&mut self, size: u32) {
+        self.size = size;
+    }
+
     /// Adds ranks of a group that the source names, unless its name is known.
     pub fn name_group(&mut self, name: &str, ranks: Vec<u32>) {
         self.named.entry(name.to_owned()).or_insert(ranks);
@@ -205,6 +210,17 @@ impl Gather {
             }
         };
         self.bind(graph, rank.groups, rank.peers, rank.file);
+    }
+
+    /// Adds a graph that no rank has yet; returns its position.
+    pub(crate) fn add_graph(&mut self, graph: Graph) -> u32 {
+        self.workload.graphs.push(graph);
+        self.workload.graphs.len() as u32 - 1
+    }
+
+    /// A group of [`Gather::group`].
+    pub(crate) fn known_group(&self, group: u32) -> &Group {
+        &self.groups[group as usize]
     }
 
     /// Adds the next rank, whose graph is that of another one.

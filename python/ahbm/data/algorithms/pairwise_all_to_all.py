@@ -4,6 +4,9 @@ In place: the buffer holds n chunks of `n_elem` elements; chunk j goes to rank j
 rank j sent. Both partners of a swap free the very chunk they fill, so no second buffer is needed; a rank that is its
 own partner sits the round out.
 
+Where `shares` is given, rank i has only `shares[i][j]` elements for rank j. There are no rounds then, in which all
+would wait for the longest: a rank sends to all, and then receives from all, as libraries group sends and receives.
+
 Cost for chunks of m bytes: n (alpha + m beta), one partner at a time.
 Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", 2005; the
 pairing is the round-robin tournament.
@@ -20,9 +23,15 @@ COLLECTIVE = "all_to_all"
 
 
 def kernel_args(
-    world_size: int, n_elem: int, *, cube_w: int = 4, cube_h: int = 4, dtype: str = "f16"
+    world_size: int,
+    n_elem: int,
+    *,
+    cube_w: int = 4,
+    cube_h: int = 4,
+    dtype: str = "f16",
+    shares: tuple[tuple[int, ...], ...] | None = None,
 ) -> tuple[object, ...]:
-    return (n_elem, world_size, dtype)
+    return (n_elem, world_size, dtype, shares)
 
 
 def pairwise_all_to_all(
@@ -30,6 +39,7 @@ def pairwise_all_to_all(
     n_elem: int,
     n: int,
     dtype: str,
+    shares: tuple[tuple[int, ...], ...] | None,
     sip_rank: int,
     sip_topo_kind: int,
     sip_topo_w: int,
@@ -42,6 +52,16 @@ def pairwise_all_to_all(
     me = sip_rank
     chunk_bytes = n_elem * tl.itemsize(dtype)
 
+    if shares is not None:
+        for step in range(1, n):
+            peer = (me + step) % n
+            if gives := shares[me][peer]:
+                tl.send(dir=tl.peer(sip=peer), src=tl.load(t_ptr + peer * chunk_bytes, shape=(gives,), dtype=dtype))
+        for step in range(1, n):
+            peer = (me - step) % n
+            if takes := shares[peer][me]:
+                tl.store(t_ptr + peer * chunk_bytes, tl.recv(dir=tl.peer(sip=peer), shape=(takes,), dtype=dtype))
+        return
     for step in range(n):
         partner = (step - me) % n
         if partner != me:

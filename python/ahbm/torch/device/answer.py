@@ -26,7 +26,7 @@ from ahbm.torch import compute, places, report
 from ahbm.torch.alone import Alone
 from ahbm.torch.device import marks, module
 from ahbm.torch.device.lanes import Lanes
-from ahbm.torch.device.meter import meter
+from ahbm.torch.device.meter import FACTORS, meter
 from ahbm.torch.device.wider import wider
 from ahbm.torch.fallback import notice
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ahbm.job.replay import JobReport
     from ahbm.job.what_if import WhatIf
     from ahbm.ranks.setup import Setup
+    from ahbm.torch.families import Families
     from ahbm.torch.place import Place
 
 STEPS = "AHBM_STEPS"
@@ -45,6 +46,8 @@ FOLDER = "ahbm answer"
 """The key under which torch's store has the folder of the journals."""
 SEARCHED = 100_000
 """Nodes up to which a job is tried with every algorithm."""
+MOST = 5
+"""Changes that are told of."""
 _failed = [False]
 _met = [False]
 
@@ -83,26 +86,24 @@ def _opened(place: Place, opts: Any, ranks: int, setup: Setup) -> None:
         return
     _met[0] = True
     place.lanes = meter.lanes
+    meter.on(setup.emulator().machine)
+    families = None
     if isinstance(place.seat, Alone):
-        from ahbm.torch.device.lonely import Lonely
-
-        place.keeper = Lonely(place.seat.emulator, setup, place.rank, ranks)
-        atexit.register(place.keeper.left)
+        folder, families = tempfile.mkdtemp(prefix="ahbm-"), place.seat.families
     elif place.rank == 0:
         folder = tempfile.mkdtemp(prefix="ahbm-")
         opts.store.set(FOLDER, folder)
     else:
         folder = opts.store.get(FOLDER).decode()
-    if place.keeper is None:
-        place.keeper = Keeper(place.rank, Path(folder), ranks, setup)
+    place.keeper = Keeper(place.rank, Path(folder), ranks, setup, families)
+    if families is not None:
+        atexit.register(place.keeper.ends)
 
 
 def _alone() -> None:
     """The process ends: one that has met no others answers for itself."""
     if not _met[0] and meter.kernels and meter.lanes is not None:
-        keeper = Keeper(0, Path(tempfile.mkdtemp(prefix="ahbm-")), 1, places.options(None).sized(1))
-        keeper.leaves()
-        keeper.left()
+        Keeper(0, Path(tempfile.mkdtemp(prefix="ahbm-")), 1, places.options(None).sized(1)).ends()
 
 
 @dataclass
@@ -113,26 +114,34 @@ class Keeper:
     folder: Path
     ranks: int
     setup: Setup
+    families: Families | None = None
+    """The groups that ranks have in each other's place: the rank stands for all of them."""
     steps: int = 0
+
+    def ends(self) -> None:
+        """The process ends, of a rank that meets no others."""
+        self.leaves()
+        self.left()
 
     def leaves(self) -> None:
         """The rank leaves: writes its journal down."""
         lanes, meter.lanes = meter.lanes, None
-        if _failed[0] or lanes is None:
+        if lanes is None or (_failed[0] and self.families is None):
             return
         try:
-            self.steps = lanes.keep(self.folder / "step", self.rank, self.ranks)
+            alike = None if self.families is None else self.families.known
+            self.steps = lanes.keep(self.folder / "step", self.rank, self.ranks, alike)
             facts = {"peak": marks.memory_of(marks.current()).peak, "flops": meter.flops, "kernels": meter.by_name}
             (self.folder / f"facts.{self.rank}.json").write_text(json.dumps(facts))
         except (AhbmError, OSError) as error:
             print(f"ahbm: rank {self.rank} keeps no journal: {error}", file=sys.stderr)
 
     def left(self) -> None:
-        """All ranks have left: rank 0 answers."""
-        if self.rank:
+        """All ranks have left: rank 0, or the one that stands for all, answers."""
+        if (self.rank and self.families is None) or not self.folder.exists():
             return
         try:
-            if not _failed[0]:
+            if self.families is not None or not _failed[0]:
                 print(self._answer(), file=sys.stderr)
         except AhbmError as error:
             print(f"ahbm: what a step takes is not known: {error}", file=sys.stderr)
@@ -142,7 +151,9 @@ class Keeper:
     def _answer(self) -> str:
         from ahbm.job.door import open_
 
-        silent = [rank for rank in range(self.ranks) if not (self.folder / f"step.{rank}.et").exists()]
+        played = range(self.ranks) if self.families is None else [self.rank]
+        files = 1 if self.families is not None else self.ranks
+        silent = [rank for rank in range(files) if not (self.folder / f"step.{rank}.et").exists()]
         if silent:
             return f"ahbm: what a step takes is not known: {span(silent)} left no journal"
         opened = open_(
@@ -152,13 +163,16 @@ class Keeper:
             overrides=self.setup.overrides,
             algorithm=self.setup.algorithm,
             selector=self.setup.selector,
+            factors=meter.factors,
             kind="job",
         )
-        peaks = [json.loads((self.folder / f"facts.{rank}.json").read_text())["peak"] for rank in range(self.ranks)]
-        found = Answer.of(opened, self.steps, peaks)
+        facts = [json.loads((self.folder / f"facts.{rank}.json").read_text()) for rank in played]
+        found = Answer.of(opened, self.steps, [one["peak"] for one in facts], alike=self.families is not None)
         if (folder := report.target()) is not None:
             with report.saving():
                 keep(folder, f"{found}", found.to_json())
+                for old in folder.glob("step.*.et"):
+                    old.unlink()
                 for file in self.folder.glob("step.*.et"):
                     shutil.copy(file, folder / file.name)
                 self._page(folder, found)
@@ -174,6 +188,7 @@ class Keeper:
             "topology": None if setup.topology is None else str(setup.topology),
             "ccl": None if setup.ccl is None else str(setup.ccl),
             "overrides": setup.overrides and dict(setup.overrides),
+            "factors": meter.factors,
             "answer": found.to_json(),
             "told": f"{found}".splitlines()[0].removeprefix("ahbm: "),
             "capacity": module.capacity(),
@@ -215,27 +230,32 @@ class Answer:
     steps: int
     """How many steps the job is; 0 where no optimizer made one."""
     peaks: list[int]
-    """Bytes of memory per rank."""
-    flops: float
-    """Operations of all ranks, at the peak's rate."""
+    """Bytes of memory per rank that was played."""
+    alike: bool = False
+    """One rank was played, for all."""
     changes: list[Change] = field(default_factory=list)
     """Those that help most first."""
     best: Best | None = None
 
     @classmethod
-    def of(cls, opened: Any, steps: int, peaks: list[int]) -> Answer:
+    def of(cls, opened: Any, steps: int, peaks: list[int], *, alike: bool = False) -> Answer:
         """Replays a job, and asks what would be. Raises as `ahbm.open(...).run`."""
         job = opened.run()
         machine = job.emulator.machine
-        per_pe = machine.roofline[0] / (machine.cubes * machine.pes) / 1000
-        per_pe_gbs = machine.roofline[1] / (machine.cubes * machine.pes)
+        roofline, pes = machine.roofline, machine.cubes * machine.pes
         between, both = wider(machine, (made.program for made in job.performed.programs))
         wanted = {
             between: both,
-            "twice the peak of arithmetic": {"pe.roofline.peak_tflops": 2 * per_pe},
-            "twice the bandwidth of the memory": {"pe.roofline.memory_gbs": 2 * per_pe_gbs},
+            "twice the peak of arithmetic": {"pe.roofline.peak_tflops": 2 * roofline.operations_per_ns / pes / 1000},
+            "twice the bandwidth of the memory": {"pe.roofline.memory_gbs": 2 * roofline.bytes_per_ns / pes},
         }
-        found = cls(job, steps, peaks, 0.0)
+        if meter.host_bytes:
+            wanted["twice the bandwidth to the host"] = {"pe.roofline.host_gbs": 2 * roofline.host_bytes_per_ns}
+        if "f32" in meter.types and roofline.tf32_share > roofline.f32_share:
+            wanted["products of f32 in TF32 (torch.set_float32_matmul_precision)"] = {
+                "pe.roofline.f32_share": roofline.tf32_share
+            }
+        found = cls(job, steps, peaks, alike)
         asked: WhatIf = opened.what_if(*wanted.values())
         for what, point in zip(wanted, asked.points[1:], strict=True):
             if point.report is not None:
@@ -245,6 +265,12 @@ class Answer:
             found.changes.append(Change("the best algorithm for every call", found.best.after.latency_ns))
         found.changes.sort(key=lambda change: (change.latency_ns, change.what))
         return found
+
+    @property
+    def notes(self) -> list[str]:
+        """What is said beside the figures."""
+        factors = ", ".join(f"{name} takes {factor:g} times as long" for name, factor in meter.factors)
+        return [*([f"{FACTORS}: {factors}"] if factors else []), *self.job.notes]
 
     def lines(self) -> list[tuple[str, str, int, float, float, str]]:
         """Per line of the script and collective: line, collective, calls, their time and the exposed part of it, as
@@ -284,7 +310,7 @@ class Answer:
             ],
             "changes": [{"what": change.what, "step_ns": change.latency_ns / per} for change in self.changes],
             "best": None if self.best is None else self.best.to_json(),
-            "notes": list(job.notes),
+            "notes": self.notes,
             "machine": job.machine_hash,
             "times": job.times_hash,
         }
@@ -303,11 +329,12 @@ class Answer:
         computes = sum(rank.compute_ns for rank in job.ranks) / count / per
         exposed = sum(rank.exposed_ns for rank in job.ranks) / count / per
         what = f"a step (mean of {self.steps})" if self.steps else "the job"
+        like = " like this one" if self.alike else ""
         peak, capacity = max(self.peaks, default=0), module.capacity()
         lines = [
-            f"ahbm: {what} takes {us(step)} us on {len(job.ranks)} ranks of a {job.topology}: computing {us(computes)} "
-            f"us ({share(computes)}), exposed communication and waiting {us(exposed)} us ({share(exposed)}); memory "
-            f"{peak / 2**30:.3f} of {capacity / 2**30:,.0f} GiB"
+            f"ahbm: {what} takes {us(step)} us on {len(job.ranks)} ranks{like} of a {job.topology}: computing "
+            f"{us(computes)} us ({share(computes)}), exposed communication and waiting {us(exposed)} us "
+            f"({share(exposed)}); memory {peak / 2**30:.3f} of {capacity / 2**30:,.0f} GiB"
         ]
         rows: list[tuple[str, ...]] = [("line", "collective", "calls", "takes (us)", "exposed (us)", "by")]
         rows += [
@@ -316,7 +343,7 @@ class Answer:
         ]
         if len(rows) > 1:
             lines += aligned(rows)
-        helps = [change for change in self.changes if change.latency_ns < job.latency_ns][:3]
+        helps = [change for change in self.changes if change.latency_ns < job.latency_ns][:MOST]
         for change in helps:
             saved = 100 * (1 - change.latency_ns / job.latency_ns)
             lines.append(f"with {change.what}: {us(change.latency_ns / per)} us (-{saved:.1f} %)")
@@ -329,5 +356,5 @@ class Answer:
                         f"  {choice.collective} of {choice.bytes} B on {choice.ranks} ranks: {choice.best} instead of "
                         f"{choice.algorithm}"
                     )
-        lines += [f"note: {note}" for note in job.notes]
+        lines += [f"note: {note}" for note in self.notes]
         return "\n".join(lines)

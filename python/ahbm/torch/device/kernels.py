@@ -39,6 +39,8 @@ _OVERWRITING = {
     "_foreach_copy_",
 }
 """Operations in place that do not read what they write."""
+_MOVING = {"_to_copy", "copy_", "_foreach_copy_", "_local_scalar_dense"}
+"""Operations that may go from the host to the device or back."""
 CALLS = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "symm_mem")
 """Namespaces of collectives, whose time the emulator knows."""
 
@@ -104,6 +106,9 @@ class Kernels(TorchDispatchMode):
             found = marks.where(x)
             if found is not None and (before is None or x.dim()):
                 before = found
+        if known.moves and known.overwrites and before is not None:  # what is written stays where it is
+            index = marks.where(given[0])
+            index = -1 if index is None else index
         if self.fake is None or known.is_call:
             out = func(*args, **kwargs)
         elif (
@@ -132,10 +137,31 @@ class Kernels(TorchDispatchMode):
                 for x in tensors((out,)):
                     marks.put(x, index)
         if not known.is_quiet:
-            self.meter.kernel(known, args, kwargs, out, given)
+            copied = _copied(known, index, out, given) if known.moves else None
+            if copied is not None:
+                self.meter.copy(known.name, copied)
+            else:
+                self.meter.kernel(known, args, kwargs, out, given)
             if known.synchronizes or (before is not None and index is None):
                 self.meter.synchronize()
         return out
+
+
+def _copied(known: Kind, index: int | None, out: Any, given: list[torch.Tensor]) -> int | None:
+    """The bytes that a copy moves between host and device; None where it moves none there."""
+    if known.name == "_foreach_copy_":
+        half = len(given) // 2
+        pairs = list(zip(given[:half], given[half:], strict=False))
+    elif known.overwrites:
+        pairs = [(given[0], given[1])] if len(given) > 1 else []
+    else:
+        if (marks.where(given[0]) is None) == (index is None):
+            return None
+        # The host's type and order of elements are the ones that travel, as in torch's own copies.
+        travels: torch.Tensor = out if index is None and isinstance(out, torch.Tensor) else given[0]
+        return int(travels.nbytes)
+    moved = [b for a, b in pairs if (marks.where(a) is None) != (marks.where(b) is None)]
+    return sum(x.nbytes for x in moved) if moved else None
 
 
 class Kind:
@@ -155,6 +181,9 @@ class Kind:
         self.counts = counting(func._overloadpacket)
         self.overwrites = int(written and name in _OVERWRITING)
         """How many operands are written without being read."""
+        self.outs = tuple(a.name for a in schema.arguments if a.kwarg_only and a.alias_info and a.alias_info.is_write)
+        """Operands by name that are written without being read."""
+        self.moves = name in _MOVING
         has, key = torch._C._dispatch_has_kernel_for_dispatch_key, torch._C.DispatchKey
         self.decomposes = (
             # Else its parts are what a device sees; but what CPU has a kernel for keeps its rounding.

@@ -5,14 +5,13 @@ The host runs ahead of the device: only where it waits for the device, what it s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ahbm.base.request import Request
 from ahbm.ranks.blame import call_origin
 from ahbm.ranks.seat import Call
 from ahbm.torch.compute import Stopwatch
-from ahbm.torch.journal import Event, Journal
+from ahbm.torch.journal import Event, Family, Journal
 
 MOST = 2_000_000
 """Nodes of a rank that are kept."""
@@ -33,8 +32,6 @@ class Lanes(Journal):
         self._whole = 0
         """How many nodes lie in whole steps."""
         self._generation = 0
-        self.requests: dict[Event, Request] = {}
-        """What each call asks for."""
         super().__init__(Stopwatch("none"))
 
     @property
@@ -50,13 +47,17 @@ class Lanes(Journal):
         """Whether all steps that are kept have ended."""
         return self.steps > self.limit or len(self.events) >= MOST
 
-    def kernel(self, name: str, operations: int, nbytes: int) -> None:
-        """A kernel on the current stream."""
+    def kernel(self, name: str, operations: int, nbytes: int, kind: str, host: bool) -> None:
+        """A kernel on the current stream; see `Meter.add`."""
         if operations or nbytes:
             with self._lock:
                 if not self.full:
                     event = self._add("COMP_NODE", name)
                     event.facts = {"num_ops": operations, "tensor_size": nbytes}
+                    if kind != "f16":
+                        event.facts["num_ops_dtype"] = kind
+                    if host:
+                        event.facts["host_copy"] = 1
                     event.stream = self.stream
                     if self.stream:  # a device interleaves streams; these are short copies before calls
                         event.facts["comm_priority"] = 1
@@ -70,7 +71,6 @@ class Lanes(Journal):
         event = self.issue(call, me)
         event.facts.setdefault("ranks", call.group.ranks)  # a group that only sends is not told of elsewhere
         event.name = f"{event.name} {origin}"
-        self.requests[event] = call.terms.request
         return self._generation, event
 
     def waited(self, issued: tuple[int, Event] | None) -> None:
@@ -116,8 +116,8 @@ class Lanes(Journal):
             self.events = self.first
         return max(self.steps - 1, min(self.steps, 1))
 
-    def keep(self, prefix: Path, rank: int, ranks: int) -> int:
-        """Writes what `settle` leaves; returns how many steps."""
+    def keep(self, prefix: Path, rank: int, ranks: int, alike: Sequence[Family] | None) -> int:
+        """Writes what `settle` leaves, see `write`; returns how many steps."""
         steps = self.settle()
-        self.write(prefix, rank, ranks)
+        self.write(prefix, rank, ranks, alike)
         return steps

@@ -1,26 +1,34 @@
 """How long the kernels of a rank take, by a model of the machine: the roofline.
 
-The longer of operations at the peak of their type and bytes at the bandwidth of the memory, and what it takes to start
-a kernel (S. Williams et al., CACM 52(4), 2009). torch counts the operations, by the registry of its FlopCounterMode.
+The longer of operations at the peak of their type and bytes at the bandwidth of the memory, or of the host's link, and
+what it takes to start a kernel (`Machine.kernel_ps`). torch counts the operations, by the registry of its
+FlopCounterMode.
 """
 
 from __future__ import annotations
 
 import os
-from math import ceil
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import flop_counter
 
 from ahbm.errors import ConfigError
-from ahbm.torch.device import module
+from ahbm.job.reading import parse_factor
+from ahbm.torch.device.machine import machine
+from ahbm.torch.device.touched import arithmetic, touched
 
 if TYPE_CHECKING:
+    from ahbm._core import Machine
     from ahbm.torch.device.lanes import Lanes
 
 FACTORS = "AHBM_KERNELS"
 """Environment variable: `softmax=2,mm=1.1` makes kernels with such a text in their name take so many times as long."""
+
+
+KNOWN = 1 << 12
+"""Different kernels whose times are remembered."""
 
 
 class Meter:
@@ -29,6 +37,8 @@ class Meter:
     def __init__(self) -> None:
         self.flops = 0
         self.bytes = 0
+        self.host_bytes = 0
+        """Those that were copied between host and device."""
         self.kernels = 0
         self.busy_ps = 0
         """The sum of all kernels."""
@@ -36,37 +46,55 @@ class Meter:
         """Where kernels are written down; None where nobody reads it."""
         self.by_name: dict[str, list[int]] = {}
         """Per name of a kernel: how many, operations, bytes, ps."""
-        self._machine: tuple[float, float, int, float, float, float] | None = None
-        self._factors: list[tuple[str, float]] = []
+        self.types: set[str] = set()
+        """Those in which operations were done."""
+        self._takes: dict[tuple[str, int, int, str, bool], int] = {}
+
+    @cached_property
+    def factors(self) -> list[tuple[str, float]]:
+        """What AHBM_KERNELS asks for. Raises ConfigError (AHBM-C127)."""
+        found = []
+        for part in filter(None, os.environ.get(FACTORS, "").split(",")):
+            try:
+                found.append(parse_factor(part))
+            except ConfigError:
+                hint = "TEXT=FACTOR with a factor of 0 to 1e6, several with commas"
+                raise ConfigError("AHBM-C127", f"{FACTORS}: {part!r} is no factor", hint=hint) from None
+        return found
+
+    @cached_property
+    def machine(self) -> Machine:
+        """The machine of the environment, until a world is made on one."""
+        return machine()
+
+    def on(self, machine: Machine) -> None:
+        """Kernels run on this machine from now on."""
+        self.machine = machine
+        self._takes.clear()
 
     def kernel(self, known: Any, args: Any, kwargs: Any, out: Any, given: list[torch.Tensor]) -> None:
         """A kernel was started on the current stream."""
         count = known.counts
         flops = int(count(*args, **kwargs, out_val=out)) if count is not None else 0
-        nbytes = 0
-        for x in given[known.overwrites :]:
-            nbytes += x.nbytes
-        if type(out) in (tuple, list):
-            for x in out:
-                if isinstance(x, torch.Tensor):
-                    nbytes += x.nbytes
-        elif isinstance(out, torch.Tensor):
-            nbytes += out.nbytes
-        elif known.writes_operands and given:  # lists in place
-            nbytes += sum(x.nbytes for x in args[0]) if type(args[0]) in (list, tuple) else given[0].nbytes
-        self.add(known.name, flops, nbytes, given[0].dtype if given else None)
+        kind = arithmetic(known.name, given[0].dtype) if flops and given else "f16"
+        self.add(known.name, flops, touched(known, args, kwargs, out, given), kind)
 
-    def add(self, name: str, flops: int, nbytes: int, dtype: torch.dtype | None) -> None:
-        """A kernel of so many operations and bytes."""
-        machine = self._machine or self._start()
-        operations = flops
-        if flops and dtype is not None and dtype.itemsize != 2:
-            operations = ceil(flops / self._share(dtype, machine))
-        ps = ceil(max(operations / machine[0], nbytes / machine[1]) * 1000) + machine[2]
-        for text, factor in self._factors:
-            if text in name:
-                ps = round(ps * factor)
-                break
+    def copy(self, name: str, nbytes: int) -> None:
+        """So many bytes were copied between host and device, on the current stream."""
+        self.host_bytes += nbytes
+        self.add(name, 0, nbytes, "f16", host=True)
+
+    def add(self, name: str, flops: int, nbytes: int, kind: str, *, host: bool = False) -> None:
+        """A kernel of so many operations, done in type `kind`, and bytes."""
+        work = (name, flops, nbytes, kind, host)
+        ps = self._takes.get(work)
+        if ps is None:
+            if len(self._takes) >= KNOWN:
+                self._takes.clear()
+            ps = self.machine.kernel_ps(name, flops, nbytes, arithmetic=kind, host=host, factors=self.factors)
+            self._takes[work] = ps
+        if flops:
+            self.types.add(kind)
         self.flops += flops
         self.bytes += nbytes
         self.kernels += 1
@@ -79,24 +107,7 @@ class Meter:
         row[2] += nbytes
         row[3] += ps
         if self.lanes is not None:
-            self.lanes.kernel(name, operations, nbytes)
-
-    def _start(self) -> tuple[float, float, int, float, float, float]:
-        self._machine = module.machine().roofline
-        for part in filter(None, os.environ.get(FACTORS, "").split(",")):
-            text, _, factor = part.partition("=")
-            try:
-                self._factors.append((text, float(factor)))
-            except ValueError:
-                hint = "TEXT=FACTOR, several with commas"
-                raise ConfigError("AHBM-C127", f"{FACTORS}: {part!r} is no factor", hint=hint) from None
-        return self._machine
-
-    @staticmethod
-    def _share(dtype: torch.dtype, machine: tuple[float, float, int, float, float, float]) -> float:
-        if dtype.itemsize == 1:
-            return machine[5]
-        return machine[3] if dtype in (torch.float64, torch.complex128) else machine[4]
+            self.lanes.kernel(name, flops, nbytes, kind, host)
 
     def use(self, stream: int) -> None:
         """Kernels go to this stream."""

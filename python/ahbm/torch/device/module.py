@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import os
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ahbm.torch import places
 from ahbm.torch.device import marks, streams
+from ahbm.torch.device.machine import machine
 from ahbm.torch.device.meter import meter
-
-if TYPE_CHECKING:
-    from ahbm._core import Machine
 
 CAPABILITY = (9, 0)
 """What scripts that ask for a generation are told: one that has bf16 and float8."""
 _count = 1
-
-
-@functools.cache
-def machine() -> Machine:
-    """The machine of the job."""
-    from ahbm.torch.places import options
-
-    return options(None).sized(int(os.environ.get("WORLD_SIZE") or 1)).emulator().machine
 
 
 def count() -> int:

@@ -14,9 +14,12 @@ from torch.utils import _device as defaults
 
 from ahbm.torch.device import marks
 from ahbm.torch.device.kernels import _FAKE, _active, placing
+from ahbm.torch.device.meter import meter
 
 _HOST = torch.device("cpu")
 _NEW = ("new_tensor", "new_empty", "new_empty_strided", "new_full", "new_ones", "new_zeros")
+_OF_DATA = {"tensor": 0, "as_tensor": 0, "asarray": 0, "new_tensor": 1}
+"""Factories that copy data of the host to the device, and the place of the data among their arguments."""
 _LIKE = ("empty_like", "full_like", "ones_like", "rand_like", "randint_like", "randn_like", "zeros_like")
 
 
@@ -49,6 +52,10 @@ def placed(make: Callable[..., Any], args: Any, kw: dict[str, Any], device: Any)
         elif source is not None and type(source) not in (int, list, tuple, float) and marks.where(out) is None:
             out = out.clone()  # whose memory another array has
         marks.put(out, index)
+        at = _OF_DATA.get(make.__name__)
+        data = None if at is None else args[at] if len(args) > at else kw.get("data")
+        if at is not None and not (isinstance(data, torch.Tensor) and marks.where(data) is not None):
+            meter.copy("_to_copy", out.nbytes)
     return out
 
 

@@ -6,7 +6,7 @@ use super::stream::Level;
 use super::{COLLECTIVE_TAGS, stream};
 use crate::config::{Expansion, Setup};
 use crate::report::{CallKind, RankTimes};
-use ahbm_workload::{Collective, MessageSpec, Node, Work};
+use ahbm_workload::{Collective, Kernel, MessageSpec, Node, Work};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -89,7 +89,7 @@ impl Busy {
 fn lane(node: &Node) -> usize {
     match node.work {
         _ if node.cpu => CPU,
-        Work::Compute { .. } => GPU,
+        Work::Compute(_) => GPU,
         Work::Recv(_) => UNLIMITED,
         _ => COMM,
     }
@@ -167,7 +167,7 @@ impl Simulation<'_> {
         state.running -= 1;
         state.open[node as usize] = ENDED;
         match graph.node(node).work {
-            Work::Compute { .. } if lane == GPU => state.gpu.end(self.now),
+            Work::Compute(_) if lane == GPU => state.gpu.end(self.now),
             Work::Call(_) | Work::Send(_) | Work::Recv(_) => state.comm.end(self.now),
             _ => {}
         }
@@ -227,7 +227,7 @@ impl Simulation<'_> {
         let spec = graph.node(node);
         let state = &mut self.ranks[rank as usize];
         match spec.work {
-            Work::Compute { .. } if lane(spec) == GPU => state.gpu.begin(now),
+            Work::Compute(_) if lane(spec) == GPU => state.gpu.begin(now),
             Work::Call(_) | Work::Send(_) | Work::Recv(_) => state.comm.begin(now),
             _ => {}
         }
@@ -236,7 +236,7 @@ impl Simulation<'_> {
             return self.compute(rank, node, stated(spec));
         }
         match spec.work {
-            Work::Compute { operations, bytes } => match self.setup.system.roofline {
+            Work::Compute(Kernel { operations, bytes, .. }) => match self.setup.system.roofline {
                 Some(peak) if !spec.cpu => {
                     if bytes == 0 {
                         return self.finish(rank, node);

@@ -50,7 +50,7 @@ impl Simulation<'_> {
         match work {
             Work::Send(message) => self.send(key(message, true), Then::Step(run, node)),
             Work::Recv(message) => self.receive(key(message, false), Then::Step(run, node)),
-            Work::Compute { .. } => {
+            Work::Compute(_) => {
                 let ns = stated(algorithm.graph(place).node(node));
                 self.after(ns, Then::Step(run, node));
             }

@@ -3,7 +3,7 @@
 use crate::setups::{call, compute, dimension, job, one_call, setup, system};
 use ahbm_astra::config::{Expansion, Native, Shape};
 use ahbm_astra::{Backend, Flags, Options, Report, Setup};
-use ahbm_workload::{Collective, MessageSpec, NodeBuilder, Work};
+use ahbm_workload::{Collective, Kernel, MessageSpec, NodeBuilder, Work};
 
 fn ran(setup: &Setup, backend: Backend) -> Report {
     assert_eq!(setup.findings(), []);
@@ -128,7 +128,7 @@ fn rendezvous_costs_a_message_there_before_each() {
 #[test]
 fn a_skipped_node_loses_what_waits_for_it() {
     let mut setup = four(&|_, _, builder| {
-        builder.push(NodeBuilder::new(0, "nothing").work(Work::Compute { operations: 5, bytes: 0 }));
+        builder.push(NodeBuilder::new(0, "nothing").work(Work::Compute(Kernel::new(5, 0))));
         compute(builder, 1, 1, &[0]);
     });
     setup.system.roofline = Some(1e12);
@@ -140,8 +140,8 @@ fn a_skipped_node_loses_what_waits_for_it() {
 #[test]
 fn a_roofline_is_the_lower_of_memory_and_peak() {
     let mut setup = four(&|_, _, builder| {
-        builder.push(NodeBuilder::new(0, "memory").work(Work::Compute { operations: 1000, bytes: 50_000 }));
-        builder.push(NodeBuilder::new(1, "peak").work(Work::Compute { operations: 5_000_000, bytes: 1 }));
+        builder.push(NodeBuilder::new(0, "memory").work(Work::Compute(Kernel::new(1000, 50_000))));
+        builder.push(NodeBuilder::new(1, "peak").work(Work::Compute(Kernel::new(5_000_000, 1))));
     });
     setup.system.roofline = Some(1e12);
     let report = ran(&setup, Backend::CongestionUnaware);
@@ -171,7 +171,7 @@ fn more_events_than_allowed_end_the_run() {
     assert_eq!(setup.run(Flags::default(), &options).unwrap_err().code, "AHBM-B120");
     let setup = four(&|_, _, builder| {
         (0..30).for_each(|id| {
-            let work = Work::Compute { operations: 0, bytes: 0 };
+            let work = Work::Compute(Kernel::new(0, 0));
             builder.push(NodeBuilder::new(id, "long").work(work).ps(u64::MAX));
         })
     });
@@ -181,7 +181,7 @@ fn more_events_than_allowed_end_the_run() {
 #[test]
 fn what_takes_no_time_at_the_start_stops_astra_sim() {
     let mut setup = four(&|_, _, builder| {
-        builder.push(NodeBuilder::new(4, "tiny").work(Work::Compute { operations: 1, bytes: 1 }));
+        builder.push(NodeBuilder::new(4, "tiny").work(Work::Compute(Kernel::new(1, 1))));
     });
     setup.system.roofline = Some(1e12);
     let report = ran(&setup, Backend::CongestionUnaware);

@@ -2,7 +2,7 @@
 
 use ahbm_astra::Setup;
 use ahbm_astra::config::{Choice, Dimension, Expansion, Implementation, Native, Policy, RemoteMemory, Shape, System};
-use ahbm_workload::{Collective, Gather, Groups, NodeBuilder, RankBuilder, Work, Workload};
+use ahbm_workload::{Collective, Gather, Groups, Kernel, NodeBuilder, RankBuilder, Work, Workload};
 
 /// A link of 50 GB/s (2^30 bytes) and 500 ns.
 pub(crate) fn dimension(shape: Shape, npus: u32) -> Dimension {
@@ -81,6 +81,6 @@ pub(crate) fn call(
 
 /// Adds a computation.
 pub(crate) fn compute(builder: &mut RankBuilder, id: u64, micros: u64, after: &[u64]) {
-    let work = Work::Compute { operations: 0, bytes: 0 };
+    let work = Work::Compute(Kernel::default());
     builder.push(NodeBuilder::new(id, "compute").work(work).ps(micros * 1_000_000).after(after));
 }

@@ -108,6 +108,11 @@ impl Memory {
         }
     }
 
+    /// Bytes that the largest values of a replay have needed at once, kept for the next one.
+    pub fn kept(&self) -> u64 {
+        self.pool.bytes()
+    }
+
     /// Makes sure the host can hold a buffer before it is touched.
     ///
     /// # Errors

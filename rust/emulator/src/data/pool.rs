@@ -12,6 +12,13 @@ const LARGE: usize = 1 << 14;
 #[derive(Debug, Default)]
 pub(super) struct Pool(FxHashMap<usize, Vec<Vec<u64>>>);
 
+impl Pool {
+    /// Bytes of the free blocks.
+    pub(super) fn bytes(&self) -> u64 {
+        self.0.iter().map(|(&len, blocks)| 8 * (len * blocks.len()) as u64).sum()
+    }
+}
+
 thread_local! {
     static POOL: RefCell<Option<Pool>> = const { RefCell::new(None) };
 }

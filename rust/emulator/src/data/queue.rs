@@ -31,6 +31,11 @@ impl<V> Queue<V> {
         self.messages.push_back(Some(message));
     }
 
+    /// Messages from the first that is still held to the last.
+    pub(super) fn held(&self) -> usize {
+        self.messages.len()
+    }
+
     /// Claims the next position.
     pub(super) fn post(&mut self) -> u64 {
         self.tickets += 1;

@@ -181,6 +181,9 @@ pub(super) struct Replay<'p, 'm, I: Image<'p>> {
     at_counter: Vec<Vec<AgentId>>,
     at_barrier: Vec<Vec<AgentId>>,
     ready: BinaryHeap<Reverse<(Ps, Turn)>>,
+    /// Agents that have filled the slots of a channel: others go first, so that no more messages are held than the
+    /// machine holds. Where order is that of times, it sees to that.
+    ahead: Vec<AgentId>,
     /// Transfers on their way by number. `departed` counts all there ever were.
     flights: FxHashMap<u32, Flight<I::Value>>,
     departed: u32,
@@ -211,6 +214,7 @@ impl<'p, 'm, I: Image<'p>> Replay<'p, 'm, I> {
             at_counter: vec![Vec::new(); program.counters as usize],
             at_barrier: vec![Vec::new(); program.barriers.len()],
             ready: BinaryHeap::with_capacity(program.agents.len()),
+            ahead: Vec::new(),
             flights: FxHashMap::default(),
             departed: 0,
             program,
@@ -224,7 +228,9 @@ impl<'p, 'm, I: Image<'p>> Replay<'p, 'm, I> {
 
     fn run(&mut self, part: &[AgentId]) -> Result<(), Diagnostic> {
         part.iter().for_each(|&agent| self.schedule(agent));
-        while let Some(Reverse((due, turn))) = self.ready.pop() {
+        while let Some(Reverse((due, turn))) =
+            self.ready.pop().or_else(|| self.ahead.pop().map(|agent| Reverse((self.now, Turn::Agent(agent.0)))))
+        {
             self.now = self.now.max(due);
             match turn {
                 Turn::Agent(agent) => self.advance(AgentId(agent))?,
@@ -277,6 +283,10 @@ impl<'p, 'm, I: Image<'p>> Replay<'p, 'm, I> {
                 self.agents[agent.0 as usize].slots = Vec::new();
                 return Ok(());
             };
+            if !self.prepared.parts.ordered && self.is_ahead(agent, op) {
+                self.ahead.push(agent);
+                return Ok(());
+            }
             let key = Reverse((due, Turn::Agent(agent.0)));
             // In a max-heap of reversed keys, a larger key comes first.
             if self.ready.peek().is_some_and(|first| *first > key) {
@@ -285,6 +295,14 @@ impl<'p, 'm, I: Image<'p>> Replay<'p, 'm, I> {
             }
             self.now = self.now.max(due);
         }
+    }
+
+    /// Whether the operation was a send that filled its channel's slots, beside those of receives that wait.
+    fn is_ahead(&self, agent: AgentId, op: usize) -> bool {
+        let OpKind::Send { dir, .. } = self.program.body(agent).ops[op].kind else { return false };
+        let channel = self.program.tx(agent, dir);
+        let slots = self.program.channels[channel.0 as usize].slots;
+        self.queues[channel.0 as usize].held() >= slots.max(1) as usize
     }
 
     fn wake(&mut self, agent: AgentId) {

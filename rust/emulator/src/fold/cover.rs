@@ -2,6 +2,7 @@
 
 use super::Parties;
 use super::classes::mix;
+use super::shape::{Actor, Flow};
 use super::sites::{Site, Sites};
 use crate::disjoint::Disjoint;
 use crate::timing::Stand;
@@ -115,6 +116,8 @@ pub(super) fn links(
     let mut uses: Vec<Vec<u32>> = Vec::new();
     // Per use of each hop, who sends over which channel.
     let mut senders: Vec<Vec<(u32, Option<ChannelId>)>> = Vec::new();
+    // Per flow that takes a DMA channel of a link, its first hop and that channel.
+    let mut channels: Vec<(usize, Channel)> = Vec::new();
     for list in &lists {
         // Per agent that stands for others, the first of its hops in `uses`.
         let mut first: FxHashMap<(u32, u32), usize> = FxHashMap::default();
@@ -123,19 +126,26 @@ pub(super) fn links(
             for (at, actor) in sites.shape(site).actors.iter().enumerate() {
                 let (rank, _) = sites.list[site as usize].members[actor.member as usize];
                 let start = *first.entry((stands[rank as usize], actor.number)).or_insert(uses.len());
-                let channels = actor.flows.iter().map(|flow| flow.channel);
-                let ways = channels.zip(sites.ways(site, at, &mut next));
-                let hops = ways.flat_map(|(channel, way)| way.iter().map(move |&link| (channel, link)));
-                for (hop, (channel, link)) in (start..).zip(hops) {
-                    if hop == uses.len() {
-                        uses.push(Vec::new());
-                        senders.push(Vec::new());
+                let mut hop = start;
+                for (flow, way) in actor.flows.iter().zip(sites.ways(site, at, &mut next)) {
+                    if let Some(link) = sites.dma_link(machine, way) {
+                        channels.push((hop, Channel { stream: stream(machine, rank, actor, flow), link }));
                     }
-                    uses[hop].push(link);
-                    senders[hop].push((rank, channel));
+                    for &link in way {
+                        if hop == uses.len() {
+                            uses.push(Vec::new());
+                            senders.push(Vec::new());
+                        }
+                        uses[hop].push(link);
+                        senders[hop].push((rank, flow.channel));
+                        hop += 1;
+                    }
                 }
             }
         }
+    }
+    if !shared_alike(&channels, stands) {
+        return None;
     }
     let mut last = vec![usize::MAX; sites.links.len()];
     for (number, links) in uses.iter().enumerate() {
@@ -190,17 +200,17 @@ fn in_one_order(uses: &[Vec<u32>], senders: &[Vec<(u32, Option<ChannelId>)>], ho
 /// Per link, whether only one DMA stream ever crosses it, always after the same links: as `timing/wiring` decides it for
 /// the whole run. Events of the small run must have the times of the whole one.
 fn alone(sites: &Sites, machine: &Machine) -> Vec<bool> {
-    let mut users: Vec<Option<(Stream, u64)>> = vec![None; sites.links.len()];
+    let mut users: Vec<Option<(User, u64)>> = vec![None; sites.links.len()];
     let mut alone = vec![true; sites.links.len()];
     for (site, place) in (0..).zip(&sites.list) {
         let mut next = 0;
         for (at, actor) in sites.shape(site).actors.iter().enumerate() {
             let (rank, _) = place.members[actor.member as usize];
-            let Coord { cube, pe, .. } = machine.coord(actor.place);
             for (flow, way) in actor.flows.iter().zip(sites.ways(site, at, &mut next)) {
+                let by = (stream(machine, rank, actor, flow), sites.dma_link(machine, way));
                 let mut before = 0;
                 for &link in way {
-                    let user = ((rank, cube, pe, flow.reads), before);
+                    let user = (by, before);
                     alone[link as usize] &= *users[link as usize].get_or_insert(user) == user;
                     before = mix(before, u64::from(link) + 1);
                 }
@@ -212,3 +222,31 @@ fn alone(sites: &Sites, machine: &Machine) -> Vec<bool> {
 
 /// Rank, cube, PE, and whether it reads.
 type Stream = (u32, u32, u32, bool);
+
+/// A stream, and the link of its DMA channel.
+type User = (Stream, Option<LinkId>);
+
+fn stream(machine: &Machine, rank: u32, actor: &Actor, flow: &Flow) -> Stream {
+    let Coord { cube, pe, .. } = machine.coord(actor.place);
+    (rank, cube, pe, flow.reads)
+}
+
+/// A DMA channel of a link.
+struct Channel {
+    stream: Stream,
+    link: LinkId,
+}
+
+/// Whether flows of a rank share channels where, and only where, those of the rank that stands for it do.
+fn shared_alike(channels: &[(usize, Channel)], stands: &[u32]) -> bool {
+    let stand = |channel: &Channel| stands[channel.stream.0 as usize];
+    let own = channels.iter().filter(|(_, channel)| stand(channel) == channel.stream.0);
+    let of_stand: FxHashMap<usize, LinkId> = own.map(|(flow, channel)| (*flow, channel.link)).collect();
+    let (mut forth, mut back) = (FxHashMap::default(), FxHashMap::default());
+    channels.iter().all(|(flow, Channel { stream, link })| {
+        of_stand.get(flow).is_some_and(|other| {
+            *forth.entry((*stream, *other)).or_insert(*link) == *link
+                && *back.entry((*stream, *link)).or_insert(*other) == *other
+        })
+    })
+}

@@ -86,6 +86,11 @@ impl Sites {
         &self.shapes[self.list[site as usize].shape as usize]
     }
 
+    /// As of [`Machine::dma_link`], of a way as positions in `links`.
+    pub(super) fn dma_link(&self, machine: &Machine, way: &[u32]) -> Option<LinkId> {
+        machine.dma_link(way.iter().map(|&link| self.links[link as usize]))
+    }
+
     /// The links of an agent of a site, flow by flow: positions in `links`. Agents are asked for in order; `next` counts
     /// their flows and begins at 0.
     pub(super) fn ways(&self, site: u32, agent: usize, next: &mut usize) -> impl Iterator<Item = &[u32]> {

@@ -187,11 +187,11 @@ impl Agent {
                         sim.recorder.end(me, sim.recorder.math(wiring.engines, wiring.shares, issued, duration));
                     };
                     if wiring.shares {
-                        let math = &sim.engines[wiring.engines as usize].math;
+                        let math = &sim.math[wiring.engines as usize];
                         self.at_engine_time(sim, start, |agent| {
                             record(agent);
                             if let Some(ties) = sim.ties {
-                                ties.engine(&sim.engine, (wiring.engines, EngineOf::Math), me.0, duration);
+                                ties.engine(&sim.engine, EngineOf::Math(wiring.engines), me.0, duration);
                             }
                             math.reserve(start, duration) + duration
                         })
@@ -279,7 +279,7 @@ impl Agent {
         let ready = sim.recorder.plain(Kind::Control, issued, sim.costs.ipcq_send_ps);
         let claimed = sim.claim(ready, channel, 1);
         sim.recorder.end(me, claimed);
-        let flow = OneSided { flow: wiring.flow, request: 0, read: false };
+        let flow = OneSided { flow: wiring.flow, request: 0 };
         sim.dma(me, flow, wiring.wire.bytes(bytes), self.at, Arrival::Message(channel, self.pc), claimed);
         Ok(self.at)
     }
@@ -457,30 +457,38 @@ impl<R: Recorder> Sim<'_, R> {
         self.recorder.claim(own, channel, index, self.program.channels[channel.0 as usize].slots)
     }
 
+    /// The DMA channel of a pool that is free first, of several the first.
+    #[inline]
+    fn channel(&self, pool: u32) -> u32 {
+        let size = self.wiring.pool_size;
+        if size == 1 {
+            return pool;
+        }
+        let channels = pool * size..(pool + 1) * size;
+        channels.min_by_key(|&channel| self.dma[channel as usize].free_at()).unwrap_or(pool * size)
+    }
+
     /// Hands a transfer to a DMA channel of the PE at `ready`, the end of `own`; data leave the source `request` later.
     /// Returns when the last byte has left, and the piece that ends then.
     #[inline]
     fn dma(
         &self,
         agent: AgentId,
-        OneSided { flow, request, read }: OneSided,
+        OneSided { flow, request }: OneSided,
         bytes: u64,
         ready: Time,
         arrival: Arrival,
         own: PieceId,
     ) -> (Time, PieceId) {
-        let index = self.wiring.agents[agent.0 as usize].engines;
         let way = &self.wiring.flows[flow as usize];
         let (setup, entry) = (self.costs.dma_setup_ps, way.entry.ps(bytes));
         let link = self.wiring.hops.get(way.first as usize).filter(|_| way.first < way.last).map(|hop| hop.link);
-        let engines = &self.engines[index as usize];
-        let channel = if read { &engines.dma_read } else { &engines.dma_write };
         if let Some(ties) = self.ties {
-            let engine = if read { EngineOf::Read } else { EngineOf::Write };
-            ties.engine(&self.engine, (index, engine), agent.0, setup + entry);
+            ties.engine(&self.engine, EngineOf::Dma(way.pool), agent.0, setup + entry);
         }
-        let first = channel.reserve(ready, setup + entry) + setup + request;
-        let (granted, handed) = self.recorder.dma(2 * index + u32::from(read), link, own, (setup, entry));
+        let channel = self.channel(way.pool);
+        let first = self.dma[channel as usize].reserve(ready, setup + entry) + setup + request;
+        let (granted, handed) = self.recorder.dma(channel, link, own, (setup, entry));
         let [granted, handed] = [granted, handed].map(|piece| self.recorder.plain(Kind::Wire, piece, request));
         self.network.inject(self, flow, bytes, first, arrival, granted);
         (first + entry, handed)

@@ -248,6 +248,7 @@ impl Recorder for State {
             handed: self.handed.into_inner(),
             links: wiring.links.clone(),
             engines: wiring.engines.clone(),
+            dma: wiring.dma.clone(),
         })
     }
 }
@@ -264,7 +265,7 @@ pub(super) struct State {
     /// Per agent: the piece that completed the transfer or barrier it waits for.
     done: Vec<Holder>,
     links: Vec<Holder>,
-    /// Per engine: DMA write, DMA read.
+    /// Per DMA channel.
     dma: Vec<Holder>,
     math: Vec<Holder>,
     counters: Vec<Holder>,
@@ -292,7 +293,7 @@ impl State {
             last: super::default_vec(agents),
             done: super::default_vec(agents),
             links: super::default_vec(wiring.links.len()),
-            dma: super::default_vec(2 * wiring.engines.len()),
+            dma: super::default_vec(wiring.dma.len()),
             math: super::default_vec(wiring.engines.len()),
             counters: super::default_vec(program.counters as usize),
             barriers: super::default_vec(program.barriers.len()),

@@ -78,8 +78,10 @@ pub(super) struct Ties {
     links: Vec<RefCell<Uses>>,
     /// Per link, whether its hops are numbered in one order wherever it stands for another.
     ordered: Vec<bool>,
-    /// Per PE in use its DMA channels and its math engine.
-    engines: Vec<[RefCell<Uses>; 3]>,
+    /// Per pool of DMA channels.
+    dma: Vec<RefCell<Uses>>,
+    /// Per PE in use.
+    math: Vec<RefCell<Uses>>,
     /// Per host, when something last happened to it, at which event, and whether that was an alarm.
     hosts: RefCell<FxHashMap<u32, (Time, u32, bool)>>,
     /// Per counter, why the driver last added to it.
@@ -92,12 +94,13 @@ pub(super) struct Ties {
     found: Cell<Option<&'static str>>,
 }
 
-/// An engine of a PE.
+/// What agents of a PE share.
 #[derive(Clone, Copy)]
 pub(super) enum EngineOf {
-    Read = 0,
-    Write = 1,
-    Math = 2,
+    /// A pool of DMA channels.
+    Dma(u32),
+    /// The math engine of a PE in use.
+    Math(u32),
 }
 
 impl Ties {
@@ -107,7 +110,8 @@ impl Ties {
         Self {
             links: super::default_vec(wiring.links.len()),
             ordered: wiring.links.iter().map(|link| cover.links[link].ordered).collect(),
-            engines: super::default_vec(wiring.engines.len()),
+            dma: super::default_vec(wiring.dma.len() / wiring.pool_size as usize),
+            math: super::default_vec(wiring.engines.len()),
             hosts: RefCell::default(),
             added: RefCell::new(vec![NOTHING; program.counters as usize]),
             starts: vec![Cell::new(NOTHING); ends.len()],
@@ -161,7 +165,7 @@ impl Ties {
     }
 
     /// An agent is about to occupy an engine of its PE.
-    pub(super) fn engine(&self, engine: &Engine, of: (u32, EngineOf), agent: u32, duration: Time) {
+    pub(super) fn engine(&self, engine: &Engine, of: EngineOf, agent: u32, duration: Time) {
         let (at, start) = (engine.now(), self.starts[agent as usize].get());
         let now = Use { duration, user: agent, event: engine.event(), start, waited: false };
         let ordered = |before: &Use| {
@@ -169,7 +173,11 @@ impl Ties {
             let both = before.start.told == start.told && before.start.fresh && start.fresh;
             start.at == at && (because || both) || engine.ordered(before.event, now.event)
         };
-        if self.engines[of.0 as usize][of.1 as usize].borrow_mut().add(at, now, ordered) {
+        let uses = match of {
+            EngineOf::Dma(pool) => &self.dma[pool as usize],
+            EngineOf::Math(engine) => &self.math[engine as usize],
+        };
+        if uses.borrow_mut().add(at, now, ordered) {
             self.found.set(Some("two agents ask for an engine at one moment"));
         }
     }

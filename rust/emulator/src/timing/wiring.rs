@@ -1,6 +1,7 @@
 //! The facts a run needs about its program and machine, resolved once.
 
-use ahbm_machine::{Diagnostic, FULL_PACE, LinkId, Machine, Node, PeId, Rate, Route, Tier};
+use crate::detail::DmaChannel;
+use ahbm_machine::{Diagnostic, DmaChannels, FULL_PACE, LinkId, Machine, Node, PeId, Rate, Route, Tier};
 use ahbm_program::{AgentId, Body, ChannelId, OpKind, Program, WireFactor};
 use indexmap::{IndexMap, IndexSet};
 use rustc_hash::{FxBuildHasher, FxHashMap};
@@ -51,6 +52,8 @@ pub(super) struct Flow {
     pub(super) entry: Rate,
     /// The tree that it stands for instead of a way of its own, [`NO_TREE`] for none.
     pub(super) tree: u32,
+    /// The pool whose DMA channels carry it.
+    pub(super) pool: u32,
 }
 
 pub(super) const NO_TREE: u32 = u32::MAX;
@@ -106,16 +109,17 @@ pub(super) struct OneSided {
     pub(super) flow: u32,
     /// Latency of the request that precedes a remote read.
     pub(super) request: u64,
-    /// Uses the DMA read channel rather than the write channel.
-    pub(super) read: bool,
 }
 
-/// Which way a DMA stream moves data, as seen from its PE.
+/// Which way DMA channels move data, as seen from their PE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Way {
     Read,
     Write,
 }
+
+/// What tells DMA channels apart: their PE, which way they move data, and the link that they are for, if for one.
+type Stream = (PeId, Way, Option<LinkId>);
 
 #[derive(Debug)]
 pub(super) struct Wiring {
@@ -127,6 +131,10 @@ pub(super) struct Wiring {
     pub(super) agents: Vec<AgentWiring>,
     /// The PEs in use.
     pub(super) engines: Vec<PeId>,
+    /// DMA channels, pool by pool: those of a pool carry the same transfers.
+    pub(super) dma: Vec<DmaChannel>,
+    /// DMA channels of a pool.
+    pub(super) pool_size: u32,
     pub(super) backgrounds: Vec<BackgroundWiring>,
     /// Slot tiers by index.
     pub(super) tiers: Vec<Tier>,
@@ -160,6 +168,7 @@ impl Wiring {
             hops: Vec::with_capacity(program.channels.len()),
             links: Map::with_capacity_and_hasher(program.channels.len(), FxBuildHasher),
             trees: Map::default(),
+            pools: Map::default(),
             max_hops: max_hops.min(u32::MAX.into()),
         };
         let mut pes: Map<PeId, u32> = Map::with_capacity_and_hasher(program.agents.len(), FxBuildHasher);
@@ -181,7 +190,12 @@ impl Wiring {
             channels: Vec::with_capacity(program.channels.len()),
             tiers: machine.costs().tiers.values().copied().collect(),
             agents,
-            engines: pes.into_keys().collect(),
+            engines: Vec::new(),
+            dma: Vec::new(),
+            pool_size: match machine.costs().dma_channels {
+                DmaChannels::Any(count) => count,
+                DmaChannels::PerLink => 1,
+            },
             backgrounds: Vec::new(),
             tile_bytes: program.bodies.iter().map(|b| b.tiles.iter().map(|t| t.bytes()).collect()).collect(),
             transfers: Map::default(),
@@ -209,6 +223,12 @@ impl Wiring {
             });
         }
         wiring.scan(program, machine, &mut routes)?;
+        let of_pool = |&(pe, way, link): &Stream| {
+            let engine = pes.get_index_of(&pe).expect("every place was entered above") as u32;
+            (0..wiring.pool_size).map(move |number| DmaChannel { engine, reads: way == Way::Read, number, link })
+        };
+        wiring.dma = routes.pools.keys().flat_map(of_pool).collect();
+        wiring.engines = pes.into_keys().collect();
         wiring.flows = routes.list;
         wiring.hops = routes.hops;
         for hop in &mut wiring.hops {
@@ -331,7 +351,7 @@ impl Wiring {
         let pushed = matches!(from, Node::Io(_)) && to != Node::Pe(pe) || from == Node::Pe(pe) || from == Node::Hbm(pe);
         let request = if pushed { 0 } else { machine.route(Node::Pe(pe), from)?.latency_ps() };
         let flow = routes.open(machine, (pe, way), from, to)?;
-        self.transfers.insert(key, OneSided { flow, request, read: way == Way::Read });
+        self.transfers.insert(key, OneSided { flow, request });
         Ok(())
     }
 
@@ -389,19 +409,23 @@ impl Wiring {
             routes.add(machine, &here, (pe, way), true)?;
         }
         let middle = routes.list.len() as u32;
-        if read {
-            routes.add(machine, &machine.route_from_switch(Node::Pe(pe), switch, true)?, (pe, way), true)?;
+        let own = if read {
+            let way_in = machine.route_from_switch(Node::Pe(pe), switch, true)?;
+            routes.add(machine, &way_in, (pe, way), true)?;
+            machine.dma_link(way_in.links())
         } else {
             for &member in members {
                 routes.add(machine, &machine.route_from_switch(member, switch, false)?, (pe, way), true)?;
             }
-        }
+            machine.dma_link(here.links())
+        };
         let flow = routes.list.len() as u32;
         let legs = &routes.list[first as usize..middle as usize];
         let entry = legs.iter().fold(Rate::UNLIMITED, |rate, leg| rate.slower(leg.entry));
-        routes.list.push(Flow { first: 0, last: 0, head: 0, entry, tree: self.trees.len() as u32 });
+        let pool = routes.pool((pe, way, own));
+        routes.list.push(Flow { first: 0, last: 0, head: 0, entry, tree: self.trees.len() as u32, pool });
         self.trees.push(Tree { legs: first..middle, branches: middle..flow });
-        Ok(OneSided { flow, request, read })
+        Ok(OneSided { flow, request })
     }
 
     /// A transfer from or to a group that [`Wiring::new`] has seen.
@@ -418,7 +442,7 @@ impl Wiring {
 /// The facts about a link in use.
 #[derive(Debug)]
 struct LinkUse {
-    stream: (PeId, Way),
+    stream: Stream,
     /// The links crossed before it, as a hash.
     prefix: u64,
     exclusive: bool,
@@ -434,22 +458,29 @@ struct Routes<'a> {
     hops: Vec<Hop>,
     links: Map<LinkId, LinkUse>,
     trees: Map<TreeKey, OneSided>,
+    pools: Map<Stream, ()>,
     /// Most links of all routes together.
     max_hops: u64,
 }
 
 impl Routes<'_> {
-    /// Adds the flow of a stream between two nodes.
-    fn open(&mut self, machine: &Machine, stream: (PeId, Way), from: Node, to: Node) -> Result<u32, Diagnostic> {
-        self.add(machine, &machine.route(from, to)?, stream, false)
+    /// Adds a PE's flow between two nodes.
+    fn open(&mut self, machine: &Machine, by: (PeId, Way), from: Node, to: Node) -> Result<u32, Diagnostic> {
+        self.add(machine, &machine.route(from, to)?, by, false)
+    }
+
+    /// The pool of DMA channels of a stream.
+    fn pool(&mut self, stream: Stream) -> u32 {
+        self.pools.insert_full(stream, ()).0 as u32
     }
 
     /// Adds a flow; transfers that meet others on their way are `ordered` by events.
-    fn add(&mut self, machine: &Machine, route: &Route, stream: (PeId, Way), ordered: bool) -> Result<u32, Diagnostic> {
+    fn add(&mut self, machine: &Machine, route: &Route, by: (PeId, Way), ordered: bool) -> Result<u32, Diagnostic> {
         if (self.hops.len() + route.hops.len()) as u64 > self.max_hops {
             return Err(Diagnostic::new("AHBM-B125", format!("the routes cross more than {} links", self.max_hops))
                 .hint("fewer ranks, or an algorithm or a network in which partners are nearer"));
         }
+        let stream = (by.0, by.1, machine.dma_link(route.links()));
         let first = self.hops.len() as u32;
         let mut prefix = 0u64;
         for hop in &route.hops {
@@ -466,8 +497,10 @@ impl Routes<'_> {
             self.hops.push(Hop { link, exclusive: false, trunk, rate, after: hop.after_ps });
         }
         let entry = route.hops.first().map_or(Rate::UNLIMITED, |h| machine.link_rate(h.link));
-        let flow = self.list.len() as u32;
-        self.list.push(Flow { first, last: self.hops.len() as u32, head: route.head_ps, entry, tree: NO_TREE });
+        let (flow, last, head) = (self.list.len() as u32, self.hops.len() as u32, route.head_ps);
+        // Only a tree that they belong to has channels of its own.
+        let pool = if ordered { u32::MAX } else { self.pool(stream) };
+        self.list.push(Flow { first, last, head, entry, tree: NO_TREE, pool });
         Ok(flow)
     }
 }

@@ -153,7 +153,7 @@ impl<'a> Walk<'a> {
     }
 
     fn computes(&self, place: u32) -> bool {
-        matches!(self.replay.job.work(place), Work::Compute { .. })
+        matches!(self.replay.job.work(place), Work::Compute(_))
     }
 
     /// End and computing time of a rank, and what it waited for meanwhile.

@@ -221,7 +221,7 @@ impl<'a> Hosts<'a> {
         let part = share.map(|s| self.replay.assembly.parts[s.launch as usize][s.part as usize]);
         match (part, &self.replay.job.workload.graph(rank).node(at).work) {
             (Some(part), _) if part.agents > 0 => orders.add.push(part.start),
-            (None, Work::Compute { .. } | Work::Memory { .. }) => match self.replay.cost(rank, at) {
+            (None, Work::Compute(_) | Work::Memory { .. }) => match self.replay.cost(rank, at) {
                 0 => self.over.push(place),
                 ps => orders.alarms.push((now.saturating_add(ps), place)),
             },

@@ -9,9 +9,9 @@
 //! time of its own, the store that keeps what was received is that wait, and not a duration of its own.
 
 use crate::{Span, Timeline};
-use ahbm_machine::{Diagnostic, LinkId, Machine, Node as Place, PeId, Ps};
+use ahbm_machine::{Diagnostic, DmaChannels, LinkId, Machine, Node as Place, PeId, Ps};
 use ahbm_program::{AgentId, Body, Duty, Locus, OpKind, Program};
-use ahbm_workload::{Gather, Groups, Linked, MessageSpec, NodeBuilder, RankBuilder, Work, Workload};
+use ahbm_workload::{Gather, Groups, Kernel, Linked, MessageSpec, NodeBuilder, RankBuilder, Work, Workload};
 use rustc_hash::FxHashMap;
 
 /// A replayed job as a job without calls.
@@ -79,6 +79,9 @@ struct Merge<'a> {
     /// What calls moved: when, between which PEs, how much, and the counter that starts the sender's part of the call.
     moved: Vec<Moved>,
 }
+
+/// A PE, and the link of its DMA channels.
+type Channels = (PeId, Option<LinkId>);
 
 struct Moved {
     time: Ps,
@@ -301,7 +304,12 @@ impl Merge<'_> {
     /// The first rank a message of which waited for one of another call: at the engine that sends it, or at a link.
     fn contended(&mut self) -> Option<u32> {
         self.moved.sort_by_key(|moved| moved.time);
-        let mut engines: FxHashMap<PeId, (Ps, u32)> = FxHashMap::default();
+        // Per pool of DMA channels, each of them.
+        let mut engines: FxHashMap<Channels, Vec<(Ps, u32)>> = FxHashMap::default();
+        let channels = match self.machine.costs().dma_channels {
+            DmaChannels::Any(count) => count as usize,
+            DmaChannels::PerLink => 1,
+        };
         let mut links: FxHashMap<LinkId, (Ps, u32)> = FxHashMap::default();
         self.moved.iter().find_map(|moved| {
             let way = self.machine.route(Place::Pe(moved.from), Place::Pe(moved.to)).ok()?;
@@ -312,7 +320,10 @@ impl Merge<'_> {
                 *until = moved.time.max(*until) + slowest.unwrap_or(0);
                 *part = moved.part;
             };
-            hold(engines.entry(moved.from).or_default());
+            let pool = engines
+                .entry((moved.from, self.machine.dma_link(way.links())))
+                .or_insert_with(|| vec![(0, 0); channels]);
+            hold(pool.iter_mut().min_by_key(|channel| channel.0).expect("a pool has a channel"));
             way.hops.iter().for_each(|hop| hold(links.entry(hop.link).or_default()));
             waits.then(|| self.machine.coord(moved.from).sip)
         })
@@ -426,7 +437,7 @@ impl Merge<'_> {
                 let after: Vec<u64> = draft.after.iter().map(|&on| id[on as usize]).collect();
                 let work = match draft.doing {
                     Doing::Nothing => Work::Nothing,
-                    Doing::Compute => Work::Compute { operations: 0, bytes: 0 },
+                    Doing::Compute => Work::Compute(Kernel::default()),
                     Doing::Memory { store, bytes } => Work::Memory { store, bytes },
                     Doing::Send { to, bytes, tag } => Work::Send(message(&mut builder, to, bytes, tag)),
                     Doing::Recv { from, bytes, tag } => Work::Recv(message(&mut builder, from, bytes, tag)),

@@ -69,9 +69,9 @@ impl Order {
         }
         let lane = |node: &ahbm_workload::Node| match (policy, &node.work) {
             (Lanes::Unlimited, _) | (_, Work::Nothing | Work::Part(_) | Work::Recv(_)) => FREE,
-            (Lanes::Streams, Work::Compute { .. }) if node.stream.is_some() => FREE,
-            (_, Work::Compute { .. }) if node.cpu => HOST,
-            (_, Work::Compute { .. }) => DEVICE,
+            (Lanes::Streams, Work::Compute(_)) if node.stream.is_some() => FREE,
+            (_, Work::Compute(_)) if node.cpu => HOST,
+            (_, Work::Compute(_)) => DEVICE,
             (Lanes::Astra, _) if node.cpu => HOST,
             (Lanes::Astra, _) => COMMUNICATION,
             _ => FREE,

@@ -3,9 +3,9 @@
 use super::{Lanes, Launch, Replayed, Terms, replay};
 use crate::Options;
 use crate::support::{npu_network, ring, ring_of};
-use ahbm_machine::{Machine, Sfr, SipNetwork};
+use ahbm_machine::{Machine, Roofline, Sfr, SipNetwork};
 use ahbm_program::Program;
-use ahbm_workload::{Collective, Gather, Groups, Linked, MessageSpec, NodeBuilder, RankBuilder, Work};
+use ahbm_workload::{Collective, Gather, Groups, Kernel, Linked, MessageSpec, NodeBuilder, RankBuilder, Work};
 use proptest::prelude::*;
 
 /// A step of every rank.
@@ -55,7 +55,7 @@ impl Grid {
                 match *step {
                     Step::Compute(ps) => {
                         let late = self.late.filter(|late| late.0 == rank).map_or(0, |late| late.1);
-                        builder.push(node.work(Work::Compute { operations: 0, bytes: 0 }).ps(ps + late));
+                        builder.push(node.work(Work::Compute(Kernel::default())).ps(ps + late));
                         after = vec![id];
                     }
                     Step::Call { group, bytes, waited } => {
@@ -125,8 +125,13 @@ fn replayed(job: &Linked, machine: &Machine, lanes: Lanes, fold: bool) -> Replay
     }
     let launches: Vec<Launch<'_>> =
         of.iter().map(|&at| Launch { program: Some(&made[at].1), made_for: made[at].0 }).collect();
-    let terms = Terms { lanes, operations_per_ns: 1.0, bytes_per_ns: 1.0, launch: 0, factors: Vec::new() };
+    let terms = Terms { lanes, roofline: roofline(), factors: Vec::new() };
     replay(job, &launches, &[], (machine, &terms), &Options::default(), fold).expect("the job ends")
+}
+
+/// One operation and one byte per ns.
+fn roofline() -> Roofline {
+    Roofline { operations_per_ns: 1.0, bytes_per_ns: 1.0, ..Roofline::default() }
 }
 
 fn network(name: &str, sips: u32) -> Machine {
@@ -183,8 +188,7 @@ fn a_ring_that_talks_to_itself_folds_to_one_rank_of_a_thousand() {
     let job = grid.job();
     let program = ring(&machine, 20, 4096, 2);
     let launches = [Launch { program: Some(&program), made_for: 0 }];
-    let terms =
-        Terms { lanes: Lanes::Device, operations_per_ns: 1.0, bytes_per_ns: 1.0, launch: 0, factors: Vec::new() };
+    let terms = Terms { lanes: Lanes::Device, roofline: roofline(), factors: Vec::new() };
     let of = |fold| replay(&job, &launches, &[], (&machine, &terms), &Options::default(), fold).expect("it ends");
     let (whole, folded) = (of(false), of(true));
     assert_eq!((folded.simulated, &folded.times.nodes), (1, &whole.times.nodes));

@@ -404,3 +404,33 @@ fn the_first_part_with_an_error_tells() {
     let of_two = apart(6, 1 << 18, &[2]);
     assert_eq!(error, replay(&of_two, &Timeline::default(), &mut Memory::new(&of_two)).unwrap_err());
 }
+
+/// A sender that never waits holds no more messages than the machine has slots, however many it sends.
+#[test]
+fn messages_are_held_as_in_the_slots() {
+    let tile = Tile::new(Dtype::I32, &[1 << 15]);
+    let kept = |messages: u32, posted: bool| {
+        let (mut sender, mut receiver) = (Kernel::default(), Kernel::default());
+        for _ in 0..messages {
+            let x = sender.load(0, 0, &tile);
+            sender.send(E, x, &tile);
+        }
+        for _ in 0..messages {
+            let got = if posted { receiver.post(W, &tile) } else { receiver.recv(W, &tile) };
+            if posted {
+                receiver.op(OpKind::Await { value: got });
+            }
+            receiver.store(got, 0, 0, &tile);
+        }
+        let program = ring(vec![sender.finish(), receiver.finish()], tile.bytes());
+        let mut memory = Memory::new(&program);
+        put(&mut memory, 0, 0, &vec![7i32; 1 << 15]);
+        run(&program, &Timeline::default(), &mut memory);
+        assert_eq!(get::<i32>(&memory, 1, 0, 1 << 15), vec![7; 1 << 15]);
+        memory.kept()
+    };
+    for posted in [false, true] {
+        assert!(kept(100, posted) <= kept(8, posted), "posted: {posted}");
+        assert!(kept(8, posted) <= 8 * tile.bytes());
+    }
+}

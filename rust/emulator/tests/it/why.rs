@@ -444,9 +444,13 @@ fn loads_are_told_over_time() {
 
 #[test]
 fn a_budget_of_pieces_ends_a_run_with_a_typed_error() {
-    let machine = ring::npu_network("ring_1d", 4, 500.0, 50.0, "flit");
-    let program = ring::ring(&machine, 6, 5000, 2);
-    let error = simulate(&program, &machine, &Options { detail: 100, ..DETAIL }).unwrap_err();
-    assert_eq!(error.code, "AHBM-B121");
-    accounted(&program, &machine, &simulate(&program, &machine, &DETAIL).unwrap());
+    for model in ["flit", "cut_through"] {
+        let machine = ring::npu_network("ring_1d", 4, 500.0, 50.0, model);
+        let program = ring::ring(&machine, 6, 5000, 2);
+        let error = simulate(&program, &machine, &Options { detail: 100, ..DETAIL }).unwrap_err();
+        assert_eq!(error.code, "AHBM-B121");
+        // Nobody is told to use what is in use.
+        assert_eq!(error.hint.unwrap().contains("cut_through"), model == "flit");
+        accounted(&program, &machine, &simulate(&program, &machine, &DETAIL).unwrap());
+    }
 }

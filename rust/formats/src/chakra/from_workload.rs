@@ -9,7 +9,7 @@
 //! | `comm_src`, `comm_dst`, `comm_tag` | `int32_val` | messages | both ends and the tag |
 //! | `comm_priority` | `int32_val` | all | the priority, unless 0 |
 //! | `pg_name` | `string_val` | collectives, messages | the group as a number; none for that of all ranks |
-//! | `dtype`, `op`, `root`, `involved_dim`, `in_splits` | | collectives | where stated; of the splits the longest |
+//! | `dtype`, `op`, `root`, `involved_dim`, `in_splits`, `out_splits`, `in_msg_nelems`, `out_msg_nelems` | | collectives | where stated |
 //! | `stream` | `int64_val` | all | where stated |
 //! | `start_ns` | `double_val` | all | when it started, of a job that was replayed |
 //! | `part_of`, `part`, `part_input` | `int64_val` | parts of a call | node of the call, chunk, whether it is delivered |
@@ -23,7 +23,7 @@ use ahbm_machine::Diagnostic;
 use ahbm_wire::chakra::{Arm, Attribute, Metadata, Names, Node, NodeKind, Value, of_rank, prefix, refuse_foreign};
 use ahbm_wire::protobuf::Writer;
 use ahbm_wire::store::{Output, store};
-use ahbm_workload::{CallSpec, Collective, Graph, Group, MessageSpec, Rank, Work, Workload};
+use ahbm_workload::{Arithmetic, CallSpec, Collective, Graph, Group, Kernel, MessageSpec, Rank, Work, Workload};
 use rustc_hash::FxHashSet;
 use serde_json::{Value as Json, json};
 use std::path::{Path, PathBuf};
@@ -194,7 +194,7 @@ impl Encoder<'_> {
     fn form(&mut self, graph: &Graph, at: u32) -> Form {
         let known = graph.node(at);
         let (kind, group, peer) = match &known.work {
-            Work::Compute { .. } => (NodeKind::Comp, None, None),
+            Work::Compute(_) => (NodeKind::Comp, None, None),
             Work::Memory { store: true, .. } => (NodeKind::MemStore, None, None),
             Work::Memory { store: false, .. } => (NodeKind::MemLoad, None, None),
             Work::Call(_) => (NodeKind::Collective, graph.spec(at).map(|spec| spec.group), None),
@@ -217,9 +217,15 @@ impl Encoder<'_> {
             facts.number("comm_priority", Arm::Int32, known.priority);
         }
         match &known.work {
-            Work::Compute { operations, bytes } if (*operations, *bytes) != (0, 0) => {
-                facts.number("num_ops", wide(*operations), *operations);
-                facts.number("tensor_size", Arm::Uint64, *bytes);
+            Work::Compute(kernel) if *kernel != Kernel::default() => {
+                facts.number("num_ops", wide(kernel.operations), kernel.operations);
+                facts.number("tensor_size", Arm::Uint64, kernel.bytes);
+                if kernel.arithmetic != Arithmetic::Half {
+                    facts.value("num_ops_dtype", Value::Text(kernel.arithmetic.name().into()));
+                }
+                if kernel.host {
+                    facts.number("host_copy", Arm::Bool, true);
+                }
             }
             Work::Memory { bytes, .. } => facts.number("tensor_size", Arm::Uint64, *bytes),
             Work::Send(message) | Work::Recv(message) => facts.message(message),
@@ -230,7 +236,7 @@ impl Encoder<'_> {
                 facts.number("part", Arm::Int64, part.chunk);
                 facts.number("part_input", Arm::Int64, !part.completes);
             }
-            Work::Compute { .. } | Work::Nothing => {}
+            Work::Compute(_) | Work::Nothing => {}
         }
         Form { bytes: facts.node.encode(), group, peer }
     }
@@ -265,8 +271,14 @@ impl Facts<'_> {
         let number = Collective::ALL.iter().position(|known| *known == spec.collective).unwrap_or(0);
         self.number("comm_type", Arm::Int64, number as u64);
         self.number("comm_size", wide(spec.bytes), spec.bytes);
-        if let Some(longest) = spec.longest {
-            self.value("in_splits", Arm::Int64.list(&[longest.into()]));
+        if let Some([own, out]) = spec.through {
+            self.number("in_msg_nelems", wide(own), own);
+            self.number("out_msg_nelems", wide(out), out);
+        }
+        for (name, list) in [("in_splits", &spec.sends), ("out_splits", &spec.receives)] {
+            if let Some(list) = list {
+                self.value(name, Arm::Int64.list(&list.iter().map(|&n| n.into()).collect::<Vec<i128>>()));
+            }
         }
         for (name, text) in [("dtype", &spec.dtype), ("op", &spec.op)] {
             if let Some(text) = text {

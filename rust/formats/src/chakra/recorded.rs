@@ -6,6 +6,7 @@ use ahbm_wire::chakra::{
     Arm, Attribute, COLLECTIVES, Metadata, Names, Node, NodeKind, Value, encode, of_rank, refuse_foreign,
 };
 use ahbm_wire::store::Output;
+use ahbm_workload::Group;
 use std::path::Path;
 
 /// Something a rank did.
@@ -39,27 +40,63 @@ pub enum Fact {
 /// Attributes that consumers read from `int32_val` alone; other numbers are `int64_val`.
 const NARROW: [&str; 4] = ["comm_src", "comm_dst", "comm_tag", "root"];
 
-/// The file of one of `ranks` ranks; node ids are the events' numbers.
+/// Groups that ranks have in each other's place, each a name and its ranks; together they are all ranks.
+pub type Family = Vec<(String, Vec<u32>)>;
+
+/// The file of one of `ranks` ranks; node ids are the events' numbers. With `families`, it stands for all of them, which
+/// do the same in the groups of these, and is the only file.
 ///
 /// # Errors
 /// `AHBM-F136` a collective that the schema does not name, `AHBM-F134` and `AHBM-F135` for dependencies, `AHBM-F139`
 /// where the file of a further rank lies at `prefix`.
-pub fn recorded(prefix: &Path, rank: u32, ranks: u32, events: Vec<Event>) -> Result<Output, Vec<Diagnostic>> {
+pub fn recorded(
+    prefix: &Path,
+    rank: u32,
+    ranks: u32,
+    events: Vec<Event>,
+    families: Option<&[Family]>,
+) -> Result<Output, Vec<Diagnostic>> {
     let mut names = Names::default();
     let nodes = (0..).zip(events).map(|(id, event)| node(id, event, &mut names)).collect::<Result<_, _>>();
     let mut number = |name: &str, n: u32| Attribute::integer(&names.intern(name), Arm::Int32, n);
     let mut attributes = vec![number("rank", rank), number("world_size", ranks)];
     attributes.insert(0, Attribute::text(&names.intern("schema"), "1.0.2-chakra.0.0.4"));
     attributes.push(mark(&mut names));
+    if let Some(families) = families {
+        let text = serde_json::to_string(families).unwrap_or_default();
+        attributes.push(Attribute::text(&names.intern(FAMILIES), text));
+    }
     let metadata = Metadata { version: "0.0.4".into(), attributes };
-    let path = of_rank(prefix, rank as usize);
-    refuse_foreign(prefix, ranks as usize).map_err(one)?;
+    let (number, files) = if families.is_some() { (0, 1) } else { (rank, ranks) };
+    let path = of_rank(prefix, number as usize);
+    refuse_foreign(prefix, files as usize).map_err(one)?;
     let graph = Graph::new(rank, path.to_string_lossy().into(), metadata, nodes.map_err(one)?, false)?;
     Ok(Output { bytes: encode(&graph.metadata, &graph.nodes), path })
 }
 
 /// Metadata of a recording, by which a reader tells it from the jobs of others.
 const RECORDER: (&str, &str) = ("recorder", "ahbm");
+
+/// Metadata of a recording of one rank that stands for all: [`Family`] after family, as JSON.
+const FAMILIES: &str = "alike";
+
+/// The rank of a recording that stands for all ranks, how many those are, and the families of their groups; none where
+/// it stands for itself.
+///
+/// # Errors
+/// `AHBM-F136` metadata that do not say so.
+pub(super) fn alike(metadata: &Metadata, file: &str) -> Result<Option<(u32, u32, Vec<Vec<Group>>)>, Diagnostic> {
+    let Some(text) = metadata.text(FAMILIES).filter(|_| is_recorded(metadata)) else { return Ok(None) };
+    let number = |name: &str| metadata.integer(name).and_then(|n| u32::try_from(n).ok());
+    let families = serde_json::from_str::<Vec<Family>>(text).ok();
+    let (Some(rank), Some(ranks), Some(families)) = (number("rank"), number("world_size"), families) else {
+        let what = "metadata of a rank that stands for all: rank, world_size or alike is wrong";
+        return Err(Diagnostic::new("AHBM-F136", what).site("in", file));
+    };
+    let group = |(name, ranks): (String, Vec<u32>)| Group { name: name.into(), ranks: ranks.into() };
+    let families = families.into_iter().map(|family| family.into_iter().map(group).collect()).collect();
+    Ok(Some((rank, ranks, families)))
+}
 
 /// The attribute that marks a recording.
 pub(super) fn mark(names: &mut Names) -> Attribute {

@@ -1,19 +1,20 @@
 //! Traces of jobs as workloads: one rank after the other, so that what ranks share is held once.
 //!
-//! Attributes are those of ASTRA-sim's feeder, and beyond them `duration_ns`, `dtype`, `op`, `root`, `ranks`,
+//! Attributes are those of ASTRA-sim's feeder, and beyond them `duration_ns`, `num_ops_dtype`, `host_copy`, `dtype`, `op`, `root`, `ranks`,
 //! `in_splits`, `out_splits`, and of nodes that stand for a part of a collective `part_of`, `part` and `part_input`.
 
 use super::decode::{inflate, messages, messages_until};
 use super::files::{find, load_of, name_of};
 use super::fold::{Facts, Patterns};
-use super::recorded::is_recorded;
+use super::recorded::{alike, is_recorded};
 use super::summary::unknown_version;
 use super::{Graph, ReadOptions, Trace, Usage, json, one};
 use ahbm_machine::Diagnostic;
 use ahbm_plan::Limit;
 use ahbm_wire::chakra::{Metadata, Node, NodeKind, Value, of_rank, prefix};
 use ahbm_workload::{
-    CallSpec, Collective, Gather, Groups, MessageSpec, NodeBuilder, PartSpec, RankBuilder, Work, Workload,
+    Arithmetic, CallSpec, Collective, Gather, Groups, Kernel, MessageSpec, NodeBuilder, PartSpec, RankBuilder,
+    RankGraph, Work, Workload,
 };
 use serde_json::Value as Json;
 use std::path::{Path, PathBuf};
@@ -113,6 +114,13 @@ impl<'a> Source<'a> {
         }
         let (metadata, nodes) = messages(&file, &bytes, options, usage).map_err(one)?;
         tell(gather, &metadata);
+        if let Some((own, ranks, families)) = alike(&metadata, &file).map_err(one)?.filter(|_| gather.size() == 1) {
+            options.budget.check(Limit::Ranks, ranks.into()).map_err(one)?;
+            gather.resize(ranks);
+            gather.recorded();
+            let own = rank_of(gather, own, file, nodes, options.lenient)?;
+            return gather.add_alike(own, &families);
+        }
         let facts: Vec<Facts> = nodes.iter().map(Facts::of).collect();
         add_nodes(gather, rank, file, &metadata, nodes, options.lenient)?;
         patterns.keep(gather, &bytes, &facts);
@@ -132,6 +140,19 @@ fn add_nodes(
     if is_recorded(metadata) {
         gather.recorded();
     }
+    let rank = rank_of(gather, rank, file, nodes, lenient)?;
+    gather.add(rank);
+    Ok(())
+}
+
+/// A rank by its nodes.
+fn rank_of(
+    gather: &mut Gather,
+    rank: u32,
+    file: Arc<str>,
+    nodes: Vec<Node>,
+    lenient: bool,
+) -> Result<RankGraph, Vec<Diagnostic>> {
     let mut builder = RankBuilder::new(rank, Arc::clone(&file));
     let mut ids: Vec<u64> = Vec::new();
     if nodes.iter().any(|node| node.integer("part_of").is_some()) {
@@ -150,8 +171,7 @@ fn add_nodes(
         let made = made.stream(stream).priority(priority).after(&node.ctrl_deps).after(&node.data_deps);
         builder.push(made);
     }
-    gather.add(builder.finish(lenient)?);
-    Ok(())
+    builder.finish(lenient)
 }
 
 /// Takes the groups that metadata and METADATA nodes list, as PyTorch writes them: `[{"pg_name", "ranks"}, ...]`, where
@@ -247,7 +267,10 @@ impl Reader<'_> {
         let bytes = || self.number("tensor_size").map_err(one).map(Option::unwrap_or_default);
         Ok(match self.node.kind {
             NodeKind::Comp => {
-                Work::Compute { operations: self.number("num_ops").map_err(one)?.unwrap_or_default(), bytes: bytes()? }
+                let operations = self.number("num_ops").map_err(one)?.unwrap_or_default();
+                let host = self.flag("host_copy").map_err(one)?.unwrap_or(false);
+                let arithmetic = self.arithmetic().map_err(one)?;
+                Work::Compute(Kernel { operations, arithmetic, bytes: bytes()?, host })
             }
             NodeKind::MemLoad => Work::Memory { store: false, bytes: bytes()? },
             NodeKind::MemStore => Work::Memory { store: true, bytes: bytes()? },
@@ -262,6 +285,15 @@ impl Reader<'_> {
                     completes: !self.flag("part_input").map_err(one)?.unwrap_or(false),
                 }),
             },
+        })
+    }
+
+    /// The type of a computation's operations, two bytes where none is stated.
+    fn arithmetic(&self) -> Result<Arithmetic, Diagnostic> {
+        let Some(name) = self.typed("num_ops_dtype", Node::word)? else { return Ok(Arithmetic::Half) };
+        Arithmetic::named(&name).ok_or_else(|| {
+            let known = Arithmetic::ALL.map(Arithmetic::name).join(", ");
+            self.wrong("num_ops_dtype", &format!("is {name:?}")).hint(format!("one of {known}"))
         })
     }
 
@@ -308,14 +340,19 @@ impl Reader<'_> {
             None => return Err(one(self.wrong("comm_size", "is missing"))),
         };
         let list = |name| self.typed(name, Node::list).map_err(one);
-        let splits = [list("in_splits")?, list("out_splits")?];
+        let elements = |list: Vec<i64>| list.into_iter().map(|n| u64::try_from(n).unwrap_or(0)).collect();
+        let [sends, receives] = [list("in_splits")?, list("out_splits")?].map(|found| found.map(elements));
+        let own = self.number("in_msg_nelems").map_err(one)?;
+        let out = self.number("out_msg_nelems").map_err(one)?;
         let dimensions = list("involved_dim")?.map(|flags| flags.into_iter().map(|n| n != 0).collect());
         let group = builder.group(group);
         Ok(builder.call_of(CallSpec {
             collective,
             group,
             bytes,
-            longest: splits.iter().flatten().flatten().max().map(|&n| u64::try_from(n).unwrap_or(0)),
+            sends,
+            receives,
+            through: own.zip(out).map(|(own, out)| [own, out]),
             dtype: self.typed("dtype", Node::word).map_err(one)?.map(Into::into),
             op: self.typed("op", Node::word).map_err(one)?.map(Into::into),
             root: self.small("root").map_err(one)?,

@@ -74,11 +74,16 @@ impl<'a> Comms<'a> {
             Some(place) => Some(self.member(&ranks, place, at)?),
         };
         let group = self.builder.group(group);
+        use Collective::{AllGather, AllToAll, ReduceScatter};
+        let [sends, receives] = if collective == AllToAll { facts.splits.clone() } else { [None, None] };
+        let through = facts.inputs.zip(facts.outputs).map(|(own, out)| [own, out]);
         Ok(self.builder.call_of(CallSpec {
             collective,
             group,
             bytes,
-            longest: facts.longest.filter(|_| collective == Collective::AllToAll),
+            sends,
+            receives,
+            through: through.filter(|_| matches!(collective, AllToAll | AllGather | ReduceScatter)),
             dtype: facts.dtype.as_deref().and_then(dtype).map(Into::into),
             op: None,
             root,

@@ -263,7 +263,7 @@ fn stated(args: &Map<String, Json>) -> Facts {
     let of = |name: &str| args.get(name).and_then(facts::number::<u64>);
     let small = |name: &str| of(name).and_then(|n| u32::try_from(n).ok());
     let (inputs, outputs) = (of("In msg nelems"), of("Out msg nelems"));
-    let split = |name: &str, elements: Option<u64>| facts::longest(args.get(name)?, elements?);
+    let split = |name: &str, elements: Option<u64>| facts::split(args.get(name)?, elements?);
     let group_size = small("Group size").filter(|&n| n > 0);
     let kind = text("Collective name").and_then(kind);
     Facts {
@@ -271,7 +271,7 @@ fn stated(args: &Map<String, Json>) -> Facts {
         inputs,
         outputs,
         dtype: text("dtype").map(Into::into),
-        longest: split("In split size", inputs).max(split("Out split size", outputs)),
+        splits: [split("In split size", inputs), split("Out split size", outputs)],
         group: text("Process Group Name").map(Into::into),
         group_size,
         ranks: args

@@ -21,8 +21,8 @@ pub(super) struct Facts {
     pub(super) inputs: Option<u64>,
     pub(super) outputs: Option<u64>,
     pub(super) dtype: Option<Box<str>>,
-    /// Longest chunk of an all_to_all in elements.
-    pub(super) longest: Option<u64>,
+    /// Elements that an all_to_all sends to each rank, and receives from each.
+    pub(super) splits: [Option<Box<[u64]>>; 2],
     pub(super) group: Option<Box<str>>,
     pub(super) group_size: Option<u32>,
     pub(super) ranks: Option<Box<[u32]>>,
@@ -39,7 +39,9 @@ impl Facts {
             (self.inputs, self.outputs) = (other.inputs, other.outputs);
         }
         self.dtype = self.dtype.or_else(|| other.dtype.clone());
-        self.longest = self.longest.or(other.longest);
+        if self.splits == [None, None] {
+            self.splits.clone_from(&other.splits);
+        }
         if self.group.is_none() {
             self.group.clone_from(&other.group);
             self.ranks = self.ranks.or_else(|| other.ranks.clone());
@@ -216,10 +218,10 @@ fn known(name: &str) -> Option<(u64, Option<&'static str>)> {
     })
 }
 
-/// Elements of the longest chunk, where rows of the first dimension are split so and hold `elements` together.
-pub(super) fn longest(split: &Json, elements: u64) -> Option<u64> {
-    let rows: Vec<u64> = numbers(split)?;
+/// Elements of the chunks, where rows of the first dimension are split so and hold `elements` together.
+pub(super) fn split(rows: &Json, elements: u64) -> Option<Box<[u64]>> {
+    let rows: Vec<u64> = numbers(rows)?;
     let sum = rows.iter().try_fold(0u64, |sum, &n| sum.checked_add(n)).filter(|&sum| sum > 0)?;
-    let most = u128::from(*rows.iter().max()?);
-    u64::try_from(most * u128::from(elements) / u128::from(sum)).ok()
+    let part = |&n: &u64| u64::try_from(u128::from(n) * u128::from(elements) / u128::from(sum)).ok();
+    rows.iter().map(part).collect()
 }

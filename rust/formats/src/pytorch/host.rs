@@ -97,8 +97,8 @@ fn stated(node: &Node<'_>) -> Result<Option<Facts>, serde_json::Error> {
         facts.group = name.map(Into::into);
     }
     facts.other = named.checked_sub(1).and_then(|at| facts::number(&values[at]));
-    let splits = [named + 1, named + 2].into_iter().filter_map(|at| values.get(at));
-    facts.longest = splits.zip([facts.inputs, facts.outputs]).filter_map(|(s, n)| facts::longest(s, n?)).max();
+    let split = |at: usize, elements: Option<u64>| facts::split(values.get(at)?, elements?);
+    facts.splits = [split(named + 1, facts.inputs), split(named + 2, facts.outputs)];
     facts.group_size = values.last().and_then(facts::number).filter(|&size| size > 0);
     let attributes: Vec<Json> = node.attrs.map_or(Ok(Vec::new()), |raw| serde_json::from_str(raw.get()))?;
     for attribute in &attributes {

@@ -11,7 +11,7 @@ use super::events::{Activity, Clock, Doing, Recorded, Step, StreamWait};
 use super::facts::{Facts, Kind, kind};
 use crate::chakra::one;
 use ahbm_machine::Diagnostic;
-use ahbm_workload::{Gather, NodeBuilder, RankGraph, Work};
+use ahbm_workload::{Gather, Kernel, NodeBuilder, RankGraph, Work};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -366,7 +366,7 @@ impl<'a> Walk<'a> {
         self.passed(start);
         self.passed(end);
         let busy = u64::try_from(std::mem::take(&mut self.host.busy)).unwrap_or(0).min(super::LONGEST_PS);
-        let work = if busy == 0 { Work::Nothing } else { Work::Compute { operations: 0, bytes: 0 } };
+        let work = if busy == 0 { Work::Nothing } else { Work::Compute(Kernel::default()) };
         let mut after = std::mem::take(&mut self.host.after);
         after.extend(self.host.node);
         let node = self.id();
@@ -394,7 +394,7 @@ impl<'a> Walk<'a> {
         let id = self.id();
         let Some(facts) = &activity.facts else {
             // Below the resolution of the profiler's clock.
-            let work = if activity.ps == 0 { Work::Nothing } else { Work::Compute { operations: 0, bytes: 0 } };
+            let work = if activity.ps == 0 { Work::Nothing } else { Work::Compute(Kernel::default()) };
             self.comms.builder.push(NodeBuilder::new(id, name).work(work).ps(activity.ps).stream(stream).after(after));
             return Ok(id);
         };

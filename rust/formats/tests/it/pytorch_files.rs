@@ -98,13 +98,7 @@ fn corpus() -> Option<PathBuf> {
 
 /// Picoseconds of computing of a rank.
 fn computed(workload: &Workload, rank: u32) -> u64 {
-    workload
-        .graph(rank)
-        .nodes()
-        .iter()
-        .filter(|node| matches!(node.work, Work::Compute { .. }))
-        .map(|node| node.ps)
-        .sum()
+    workload.graph(rank).nodes().iter().filter(|node| matches!(node.work, Work::Compute(_))).map(|node| node.ps).sum()
 }
 
 #[test]

@@ -112,7 +112,7 @@ fn sizes_are_those_of_the_collective() {
         profile.nccl("ncclDevKernel_Generic", 24, 5.0, &facts);
         let workload = read(&[&profile, &profile]).unwrap();
         let spec = call_of(&workload, 0).0.clone();
-        (spec.collective, spec.bytes, spec.longest)
+        (spec.collective, spec.bytes, spec.longest())
     };
     assert_eq!(
         size("reduce_scatter", r#""In msg nelems":8,"Out msg nelems":4"#),

@@ -3,7 +3,8 @@
 use ahbm_formats::chakra::{ReadOptions, parse_workload, read_workload, write_workload};
 use ahbm_wire::chakra::of_rank;
 use ahbm_workload::{
-    CallSpec, Collective, Gather, Groups, MessageSpec, NodeBuilder, PartSpec, RankBuilder, Work, Workload,
+    Arithmetic, CallSpec, Collective, Gather, Groups, Kernel, MessageSpec, NodeBuilder, PartSpec, RankBuilder, Work,
+    Workload,
 };
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
@@ -60,7 +61,10 @@ fn work(gather: &mut Gather, job: &mut RankBuilder, facts: &Facts, calls: &[u32]
     };
     match kind {
         0 => Work::Nothing,
-        1 => Work::Compute { operations: *size, bytes: u64::from(*small) },
+        1 => {
+            let arithmetic = Arithmetic::ALL[usize::from(which) % Arithmetic::ALL.len()];
+            Work::Compute(Kernel { operations: *size, arithmetic, bytes: u64::from(*small), host: *flag })
+        }
         2 => Work::Memory { store: *flag, bytes: *size },
         3 => Work::Send(message(gather, job)),
         4 => Work::Recv(message(gather, job)),
@@ -76,7 +80,9 @@ fn work(gather: &mut Gather, job: &mut RankBuilder, facts: &Facts, calls: &[u32]
                 collective: Collective::ALL[usize::from(which) % 10],
                 group,
                 bytes: *size,
-                longest: flag.then_some(u64::from(*small)),
+                sends: flag.then(|| [u64::from(*small), 7].into()),
+                receives: (which & 8 != 0).then(|| [u64::from(*small)].into()),
+                through: (which & 4 != 0).then(|| [u64::from(*small), *size]),
                 dtype: text(16),
                 op: text(32),
                 root: (which & 64 != 0).then_some(*small),

@@ -1,7 +1,7 @@
 //! The keys of `topology.yaml`.
 
 use super::{Checked, Count, Gbs, LibraryKeys, Names, Ns, PerNs, ProtocolKeys, Protocols, Real, Tiers, Word, section};
-use crate::{NetworkModel, Protocol, Ps};
+use crate::{DmaChannels, NetworkModel, Protocol, Ps};
 
 section! {
     /// A machine: SIPs joined by a network, each a mesh of cubes, each cube with PEs. Every key is optional;
@@ -348,6 +348,9 @@ section! {
     Dma {
         /// From a descriptor's issue to its first byte, in ns.
         setup_ns: Ns = Ns::ps(10_500),
+        /// Transfers under way at once, so many writes and as many reads: a number, each takes the channel that is free
+        /// first; or `per_link`, each takes that of the first link between SIPs on its way. 1 where absent.
+        channels: Option<DmaChannels> = None,
     }
 }
 
@@ -369,18 +372,24 @@ section! {
 
 section! {
     /// What the computations of a training job take, where they state operations and bytes but no duration: the longer of
-    /// operations at the peak and bytes at the bandwidth of the memory. A rank has this for each of its PEs.
+    /// operations at the peak of their type and bytes at the bandwidth of the memory, or of the host's link. A rank has the
+    /// peak and the memory's bandwidth for each of its PEs, and one link to its host.
     Roofline {
-        /// Peak of dense arithmetic, in 1e12 operations per second; by default two per multiply-accumulate of `gemm`.
+        /// Peak of dense arithmetic in types of two bytes, in 1e12 operations per second; by default two per
+        /// multiply-accumulate of `gemm`.
         peak_tflops: Option<Real> = None,
         /// Bandwidth of the memory; by default that of the HBM's read port.
         memory_gbs: Option<Real> = None,
+        /// Bandwidth of copies between a SIP and its host, each way; by default 32, that of PCIe 4.0 with 16 lanes.
+        host_gbs: Option<Real> = None,
         /// What starting a kernel takes beside its work; by default nothing.
         launch_ns: Option<Ns> = None,
-        /// Peak in f64, as a share of the peak; by default 0.5.
+        /// Peak in f64, as a share of the peak; by default 0.0625, that of an A100.
         f64_share: Option<Real> = None,
-        /// Peak in f32, as a share of the peak; by default 0.5.
+        /// Peak in f32, as a share of the peak; by default 0.0625, that of an A100.
         f32_share: Option<Real> = None,
+        /// Peak in TF32, which is f32 with products of ten bits, as a share of the peak; by default 0.5.
+        tf32_share: Option<Real> = None,
         /// Peak in types of one byte, as a share of the peak; by default 2.
         byte_share: Option<Real> = None,
     }

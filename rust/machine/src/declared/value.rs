@@ -2,7 +2,7 @@
 
 use super::reader::{Reader, shorten, suggestion};
 use crate::yaml::{Tree, Value as Yaml};
-use crate::{Ps, Rate, ns_to_ps};
+use crate::{DmaChannels, Ps, Rate, ns_to_ps};
 use serde_json::{Value as Json, json};
 
 /// Something a topology can declare.
@@ -163,6 +163,36 @@ impl<const MIN: u32, const MAX: u32> Value for Count<MIN, MAX> {
     }
     fn shown(&self) -> Option<Json> {
         Some(json!(self.0))
+    }
+}
+
+const PER_LINK: &str = "per_link";
+const MAX_CHANNELS: u32 = 64;
+
+impl Value for DmaChannels {
+    fn read(node: &Tree, reader: &mut Reader<'_>) -> Option<Self> {
+        match &node.value {
+            Yaml::Number(_) => Count::<1, MAX_CHANNELS>::read(node, reader).map(|count| Self::Any(count.0)),
+            Yaml::Text(text) if text == PER_LINK => Some(Self::PerLink),
+            Yaml::Text(text) => {
+                let message = format!("unknown name `{}`", shorten(text));
+                reader.report(node.at, "AHBM-T006", message, Some(suggestion(text, &[PER_LINK])));
+                None
+            }
+            _ => {
+                reader.wrong_kind(node, "a whole number or per_link");
+                None
+            }
+        }
+    }
+    fn schema() -> Json {
+        json!({"anyOf": [Count::<1, MAX_CHANNELS>::schema(), {"const": PER_LINK}]})
+    }
+    fn canonical(&self, path: &str, out: &mut String) {
+        match self {
+            Self::Any(count) => line(path, count, out),
+            Self::PerLink => line(path, PER_LINK, out),
+        }
     }
 }
 

@@ -125,9 +125,9 @@ impl Known {
         for at in 0..count as u32 {
             let node = graph.node(at);
             match &node.work {
-                Work::Compute { operations, .. } if computes[at as usize] => {
+                Work::Compute(kernel) if computes[at as usize] => {
                     known.computations += 1;
-                    known.operations = known.operations.saturating_add(*operations);
+                    known.operations = known.operations.saturating_add(kernel.operations);
                     known.compute_ps = known.compute_ps.saturating_add(terms.cost(graph.name(at), node));
                 }
                 Work::Call(_) => {
@@ -151,7 +151,7 @@ impl Known {
 /// A computation of the accelerator that takes time, as far as the source tells.
 fn computes(graph: &Graph, at: u32) -> bool {
     let node = graph.node(at);
-    matches!(node.work, Work::Compute { operations, bytes } if !node.cpu && (node.ps, operations, bytes) != (0, 0, 0))
+    matches!(node.work, Work::Compute(kernel) if !node.cpu && (node.ps > 0 || !kernel.is_empty()))
 }
 
 /// Words of the names of operators and kernels that merge tensors.

@@ -1,6 +1,6 @@
 //! The ways that data takes over a machine: what each costs alone, and what its links carry together.
 
-use ahbm_machine::{Diagnostic, LinkId, Machine, Node, PeId, Ps, Rate};
+use ahbm_machine::{Diagnostic, DmaChannels, LinkId, Machine, Node, PeId, Ps, Rate};
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 
@@ -16,6 +16,8 @@ struct Way {
     slowest: Rate,
     /// Of its first link, at which a DMA channel hands the bytes over.
     entry: Rate,
+    /// Whose DMA channel it takes, where links have their own.
+    dma: Option<LinkId>,
     /// Its links, by their places in [`Ways::links`].
     links: Vec<u32>,
 }
@@ -31,8 +33,8 @@ struct Link {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Resource {
     Link(LinkId),
-    /// The channel of a PE that reads, or the one that writes.
-    Dma(PeId, bool),
+    /// The channels of a PE that read, or those that write; those for a link.
+    Dma(PeId, bool, Option<LinkId>),
 }
 
 /// All ways that were asked for.
@@ -71,7 +73,8 @@ impl<'a> Ways<'a> {
         let rates: Vec<Rate> = rates.collect();
         let links =
             route.hops.iter().zip(rates).map(|(hop, rate)| self.number(Resource::Link(hop.link), rate)).collect();
-        let way = Way { latency_ps: route.latency_ps(), slowest, entry, links };
+        let way =
+            Way { latency_ps: route.latency_ps(), slowest, entry, dma: self.machine.dma_link(route.links()), links };
         let number = self.ways.len() as WayId;
         self.ways.push(way);
         self.known.insert((from, to), number);
@@ -100,7 +103,8 @@ impl<'a> Ways<'a> {
 
     /// A PE's DMA channel carries a transfer of a depth on a way; it takes `beside_ps` besides what the way takes.
     pub(super) fn carry(&mut self, way: WayId, (pe, reads): (PeId, bool), bytes: u64, depth: u32, beside_ps: Ps) {
-        let channel = self.number(Resource::Dma(pe, reads), Rate::UNLIMITED);
+        let link = self.ways[way as usize].dma;
+        let channel = self.number(Resource::Dma(pe, reads, link), Rate::UNLIMITED);
         let (machine, way) = (self.machine, &self.ways[way as usize]);
         if self.rounds.len() <= depth as usize {
             self.rounds.resize(depth as usize + 1, (0, 0));
@@ -113,6 +117,11 @@ impl<'a> Ways<'a> {
             round.1 = round.1.max(link.add(depth, ps));
         }
         let handed = machine.costs().dma_setup_ps.saturating_add(way.entry.ps(bytes));
+        // Channels that take any transfer share the work.
+        let handed = match machine.costs().dma_channels {
+            DmaChannels::Any(count) => handed.div_ceil(u64::from(count)),
+            DmaChannels::PerLink => handed,
+        };
         round.1 = round.1.max(self.links[channel as usize].add(depth, handed));
     }
 

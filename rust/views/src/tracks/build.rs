@@ -27,8 +27,10 @@ pub(super) struct Builder<'a> {
 struct Places {
     /// None for hosts that are not shown.
     agents: Vec<Option<u32>>,
-    /// Per engine: DMA write, DMA read, math.
-    engines: Vec<[u32; 3]>,
+    /// Per DMA channel.
+    dma: Vec<u32>,
+    /// Per engine.
+    math: Vec<u32>,
     links: Vec<u32>,
     /// By the track of a link, that of the counter it takes part in.
     counted: BTreeMap<u32, u32>,
@@ -143,7 +145,24 @@ impl<'a> Builder<'a> {
             }
             of_pe.insert(pe, ["DMA write", "DMA read", "math"].map(|name| self.tree.track(parent, name)));
         }
-        let engines = self.detail.engines.iter().map(|pe| of_pe[pe]).collect();
+        let math = self.detail.engines.iter().map(|pe| of_pe[pe][2]).collect();
+        let mut dma = Vec::with_capacity(self.detail.dma.len());
+        for channel in &self.detail.dma {
+            let pe = self.detail.engines[channel.engine as usize];
+            let plain = of_pe[&pe][usize::from(channel.reads)];
+            let name = match (channel.link, channel.number) {
+                (None, 0) => {
+                    dma.push(plain);
+                    continue;
+                }
+                (None, number) => (number + 1).to_string(),
+                (Some(link), _) => self.machine.link_name(link),
+            };
+            let parent = self.pe(self.machine.coord(pe));
+            dma.push(
+                self.tree.track(Some(parent), format!("DMA {} {name}", if channel.reads { "read" } else { "write" })),
+            );
+        }
         let mut order: Vec<_> = self.detail.links.iter().enumerate().map(|(index, &link)| (link, index)).collect();
         order.sort_unstable();
         let mut links = vec![0; order.len()];
@@ -164,7 +183,7 @@ impl<'a> Builder<'a> {
             let counter = self.tree.track(from, format!("links busy out of {left}, of {}", group.len()));
             counted.extend(group.into_iter().map(|link| (link, counter)));
         }
-        Places { agents, engines, links, counted }
+        Places { agents, dma, math, links, counted }
     }
 
     /// Operations of an agent and what they spent their time on, from launch to its end.
@@ -223,10 +242,8 @@ impl<'a> Builder<'a> {
             let (start, end) = (self.detail.start(piece), piece.end);
             let mut flow = Flow::None;
             let track = match piece.kind {
-                Kind::Setup(channel) | Kind::Handover(channel) => {
-                    places.engines[channel as usize / 2][channel as usize % 2]
-                }
-                Kind::Math(engine) => places.engines[engine as usize][2],
+                Kind::Setup(channel) | Kind::Handover(channel) => places.dma[channel as usize],
+                Kind::Math(engine) => places.math[engine as usize],
                 Kind::Link(link) => {
                     if end > start {
                         on_link[link as usize] = out.slices.len();

@@ -45,8 +45,8 @@ fn rows(job: &Linked, times: &Times) -> Vec<Stretch> {
                 },
                 None => "messages".to_owned(),
             },
-            (Work::Compute { .. }, None) if node.cpu => "host".to_owned(),
-            (Work::Compute { .. }, None) => "computing".to_owned(),
+            (Work::Compute(_), None) if node.cpu => "host".to_owned(),
+            (Work::Compute(_), None) => "computing".to_owned(),
             (Work::Memory { .. }, None) => "memory".to_owned(),
             _ => continue,
         };

@@ -5,7 +5,7 @@ use super::order::Pass;
 use super::{Role, Transformer};
 use crate::build::{NodeBuilder, RankBuilder, RankGraph};
 use crate::node::{CallSpec, Collective, MessageSpec, Work};
-use ahbm_machine::Diagnostic;
+use ahbm_machine::{Diagnostic, Kernel};
 
 /// What is gathered and reduced as one where parameters are sharded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -313,7 +313,7 @@ impl<'a> Stage<'a> {
     }
 
     fn compute(&mut self, name: &str, cost: Cost, after: &[u64]) -> Vec<u64> {
-        self.push(name, Work::Compute { operations: cost.operations, bytes: cost.bytes }, after)
+        self.push(name, Work::Compute(Kernel::new(cost.operations, cost.bytes)), after)
     }
 
     /// A gradient of parameters, which is added to that of the micro-batch before.
@@ -344,8 +344,18 @@ impl<'a> Stage<'a> {
         let Some(group) = self.groups[role as usize] else { return after };
         let group = self.job.group(group);
         let op = op.map(Into::into);
-        let spec =
-            CallSpec { collective, group, bytes, longest: None, dtype: Some(dtype), op, root: None, dimensions: None };
+        let spec = CallSpec {
+            collective,
+            group,
+            bytes,
+            sends: None,
+            receives: None,
+            through: None,
+            dtype: Some(dtype),
+            op,
+            root: None,
+            dimensions: None,
+        };
         let work = self.job.call_of(spec);
         self.push(name, work, &after)
     }

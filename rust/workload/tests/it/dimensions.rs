@@ -12,7 +12,18 @@ fn job(group: &str, calls: &[&[bool]]) -> Workload {
         for (id, flags) in (0..).zip(calls) {
             let (group, dimensions) = (job.group(group), Some((*flags).into()));
             let (collective, dtype, op) = (Collective::AllReduce, None, None);
-            let spec = CallSpec { collective, group, bytes: 64, longest: None, dtype, op, root: None, dimensions };
+            let spec = CallSpec {
+                collective,
+                group,
+                bytes: 64,
+                sends: None,
+                receives: None,
+                through: None,
+                dtype,
+                op,
+                root: None,
+                dimensions,
+            };
             let call = job.call_of(spec);
             job.push(NodeBuilder::new(id, format!("call {id}")).work(call));
         }

@@ -1,5 +1,6 @@
 //! Integration tests of the workload graph.
 
+mod alike;
 mod calls;
 mod crossings;
 mod dimensions;

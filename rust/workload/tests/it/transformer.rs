@@ -33,7 +33,7 @@ fn operations(job: &Workload, rank: u32, of: impl Fn(&str) -> bool) -> u64 {
     (0..graph.nodes().len() as u32)
         .filter(|&at| of(graph.name(at)))
         .map(|at| match graph.node(at).work {
-            Work::Compute { operations, .. } => operations,
+            Work::Compute(kernel) => kernel.operations,
             _ => 0,
         })
         .sum()

@@ -1,0 +1,104 @@
+"""A schedule for a packaged network of NPUs takes the time that it promises, in every way in which it can be run."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+
+import ahbm
+from ahbm.base import packaged
+from ahbm.config.topology import load_machine
+from ahbm.errors import UnsupportedError
+from ahbm.source.synthesis import METHODS, synthesize
+
+PLAIN = sorted(
+    path.stem for path in packaged.TOPOLOGIES.glob("*.yaml") if path.stem.split("_")[0] in ("npu", "tpu", "wafer")
+)
+COLLECTIVES = ("all_gather", "all_reduce", "all_to_all", "broadcast", "gather", "reduce", "reduce_scatter", "scatter")
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize("topology", [name for name in PLAIN if load_machine(name).sips <= 16])
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_every_method_runs_in_its_time(topology: str, collective: str) -> None:
+    ran = 0
+    for method, size in itertools.product(METHODS, (65_536, 64 * MIB)):
+        try:
+            found = synthesize(collective, topology=topology, size=size, method=method)
+        except UnsupportedError:
+            continue
+        ran += 1
+        assert found.matches
+        assert found.engines_bound is None
+        assert found.run(data=False).time_ps == found.schedule.time_ps, (method, size)
+    assert ran
+
+
+@pytest.mark.parametrize("topology", [name for name in PLAIN if load_machine(name).sips > 16])
+def test_large_networks_too(topology: str) -> None:
+    for collective, method in (("all_gather", "greedy"), ("all_reduce", "dimensions")):
+        found = synthesize(collective, topology=topology, size=64 * MIB, method=method)
+        assert found.matches
+        assert found.run(data=False).time_ps == found.schedule.time_ps
+
+
+def tacos(found: object, path: Path) -> None:
+    """An all-gather as TACOS writes it: per link, its chunks in order."""
+    links: dict[tuple[int, int], list[int]] = {}
+    pieces = len(found.schedule.chunk_bytes)  # type: ignore[attr-defined]
+    sips = found.machine.sips  # type: ignore[attr-defined]
+    for source, target, chunk, _, _ in found.schedule.transfers():  # type: ignore[attr-defined]
+        links.setdefault((source, target), []).append(chunk % pieces * sips + chunk // pieces)
+    lines = [f"NPUs Count,{sips}", f"Links Count,{len(links)}", f"Chunks Count,{sips * pieces}"]
+    lines += [f"Chunk Size,{found.schedule.chunk_bytes[0]},B", "SrcID,DestID,Latency (ns),Bandwidth (GB/s),Chunks"]  # type: ignore[attr-defined]
+    lines += [f"{a},{b},500,50,{','.join(map(str, chunks))}" for (a, b), chunks in links.items()]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+@pytest.mark.parametrize("topology", ["npu_mesh_4x4", "npu_torus_4x4", "npu_hypercube_16", "npu_fully_connected_8"])
+@pytest.mark.parametrize("size", [1 << 16, 16 * MIB])
+def test_a_file_of_tacos_runs_in_its_time(tmp_path: Path, topology: str, size: int) -> None:
+    found = synthesize("all_gather", topology=topology, size=size, method="greedy", chunks=2)
+    path = tmp_path / "schedule.csv"
+    tacos(found, path)
+    report = ahbm.run(path, topology=topology, bytes_per_rank=size, data=False)
+    assert report.latency_ns * 1000 == pytest.approx(found.schedule.time_ps, rel=0.01)
+
+
+def sccl(ranks: int, steps: list[list[list[int]]]) -> str:
+    """An all-gather as SCCL and TACCL write it: sends of each step as chunk, source, target."""
+    everybody = list(range(ranks))
+    chunks = [{"msccl_type": "chunk", "pre": [rank], "post": everybody, "addr": rank} for rank in everybody]
+    collective = {"msccl_type": "collective", "name": "c", "nodes": ranks, "chunks": chunks}
+    rounds = [{"msccl_type": "step", "rounds": 1, "sends": sends} for sends in steps]
+    whole = {"msccl_type": "algorithm", "name": "a", "instance": {"pipeline": None}}
+    return json.dumps({**whole, "collective": collective, "steps": rounds})
+
+
+@pytest.mark.parametrize("size", [1 << 16, 16 * MIB])
+def test_a_file_of_sccl_runs_in_its_steps(tmp_path: Path, size: int) -> None:
+    """Both ways round the ring at once: four steps, each a latency and a chunk."""
+    forth = [[[(rank - step) % 8, rank, (rank + 1) % 8] for rank in range(8)] for step in range(4)]
+    back = [[[(rank + step) % 8, rank, (rank - 1) % 8] for rank in range(8)] for step in range(3)]
+    path = tmp_path / "both_ways.json"
+    path.write_text(sccl(8, [a + b for a, b in zip(forth, [*back, []], strict=True)]), encoding="utf-8")
+    report = ahbm.run(path, topology="npu_ring_8", bytes_per_rank=size, data=False)
+    assert report.latency_ns <= 4 * (500 + size / 8 / 50) * 1.01
+    assert (report.percent_of_bound or 0) > (80 if size > MIB else 0)
+
+
+@pytest.mark.parametrize("size", [1 << 16, 16 * MIB])
+def test_a_file_of_te_ccl_runs_in_its_epochs(tmp_path: Path, size: int) -> None:
+    """Every chunk over its own link in the first epoch."""
+    paths = {
+        f"Demand at {b} for chunk 0 from {a} met by epoch 0": [f"{a}->{b} in epoch 0"]
+        for a, b in itertools.permutations(range(8), 2)
+    }
+    path = tmp_path / "direct.json"
+    whole = {"1-Epoch_Duration": 1e-6, "6-Demand_Met": {}, "8-Chunk paths": paths}
+    path.write_text(json.dumps(whole), encoding="utf-8")
+    report = ahbm.run(path, topology="npu_fully_connected_8", bytes_per_rank=size, data=False)
+    assert report.latency_ns == pytest.approx(500 + size / 8 / 50, rel=0.01)
