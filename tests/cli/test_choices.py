@@ -283,10 +283,14 @@ def answered(command: str, arguments: tuple[str, ...], source: Path, folder: Pat
     return code, normal(out, folder), normal(err, folder), tuple(written.items())
 
 
-def cases() -> Iterator[tuple[str, str]]:
+QUICK = ("run", "convert", "astra", "synth", "topology", "probe")
+"""Commands that are looked at every time; the others take minutes together."""
+
+
+def cases() -> Iterator[Any]:
     for command, bases in BASES.items():
         for target in bases:
-            yield command, target
+            yield pytest.param(command, target, marks=[] if command in QUICK else [pytest.mark.slow])
 
 
 @pytest.fixture(autouse=True)
