@@ -237,6 +237,7 @@ EXCUSED: dict[tuple[str, str, str], str] = {
     ("convert", "kernel", "--set"): "a plan has no times",
     ("convert", "kernel", "-d"): "a plan leaves the type to the run",
     ("convert", "kernel", "-b"): "a plan is for all sizes",
+    ("convert", "kernel", "--slots"): "queues are of what is written as .json",
     ("convert", "kernel", "--limit"): "no file is read",
     ("numerics", "collective", "-t"): "the order of additions is the algorithm's",
     ("numerics", "collective", "--set"): "the order of additions is the algorithm's",

@@ -64,7 +64,7 @@ def test_tables_json_and_pages_name_what_was_read(source: str, here: Path, monke
     assert f"# topology {wanted} " in out and f" machine {wanted}\n" in out
     told = json.loads(printed("bench", "--json"))
     assert told["config"]["topology"] == told["results"][0]["machine"] == wanted
-    assert printed("ladder").startswith(f"# all_reduce on {wanted} (")
+    assert printed("ladder").startswith(f"# all_reduce of f16, no data on {wanted} (")
     printed("report", "--no-explain", "-o", "page.html")
     assert f"<dd>{wanted}</dd>" in (here / "page.html").read_text()
     rows = ahbm.sweep("all_reduce", algorithms=["ring_allreduce"], sizes=["1K"], topologies=given[1:] or None)

@@ -46,7 +46,8 @@ def test_a_ring_bound_by_bandwidth_gains_its_time_on_links() -> None:
     gbs = 1000 * chunk / sum(link.path_ps for link in why.links)
     assert gbs == pytest.approx(50)
     assert why.what_if({BANDWIDTH: "2x"}).gain_ps == 1000 * chunk / 50 / 2
-    assert why.advice[0].what == "twice the bandwidth of all links between SIPs"
+    best = next(entry for entry in why.advice if not entry.algorithm)
+    assert best.what == "twice the bandwidth of all links between SIPs"
 
 
 @pytest.mark.parametrize(
@@ -253,7 +254,7 @@ def test_the_command_takes_changes() -> None:
     asked = advice("--what-if", f"{BANDWIDTH}=2x", "--what-if", "none")
     assert [entry["way"] for entry in asked[:2]] == [SIMULATED, SHARE]
     assert asked[0]["changes"] == {BANDWIDTH: "100"}
-    assert asked[0]["gain_ps"] == advice()[0]["gain_ps"]
+    assert asked[0]["gain_ps"] in [entry["gain_ps"] for entry in advice() if entry["changes"] == asked[0]["changes"]]
     assert advice("--what-if", "all") == advice()
     with pytest.raises(ConfigError, match="AHBM-C142"):
         CliRunner().invoke(app, [*arguments, "--what-if", "everything"], catch_exceptions=False)

@@ -289,9 +289,8 @@ def convert(
     """
     of_jobs = (groups, step, host_gaps or None, symmetric or None, replicas)
     ending = Path(target).suffix.lower()
-    for name, given, wanted in (("slots", slots, ".json"), ("link_order", link_order or None, ".et")):
-        if given is not None and ending != wanted:
-            raise ConfigError("AHBM-C146", f"{target}: {name} is for what is written as {wanted}")
+    if link_order and ending != ".et":
+        raise ConfigError("AHBM-C146", f"{target}: link_order is for what is written as .et")
     if isinstance(source, str | Path) and (isfile(source) or isdir(source)) and is_pytorch_trace(source):
         of_algorithms = (
             nbytes,
