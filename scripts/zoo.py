@@ -39,6 +39,13 @@ ZOO: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
 }
 """By name: what it is, and the tables it is fitted to."""
+NIC_GBS = {
+    "p4de_2_nodes": 6.25,  # 400 Gb/s of EFA for 8 accelerators
+    "a3mega_2_nodes": 25.0,  # 1,600 Gb/s for 8
+    **dict.fromkeys(("polaris", "polaris_8_nodes", "polaris_n_nodes"), 12.5),  # two Slingshot 11 of 200 Gb/s for 4
+}
+"""GB/s of an accelerator's share of its node's network interfaces, each way, where it is not what its maker's servers
+have."""
 
 
 def main() -> int:
@@ -49,7 +56,7 @@ def main() -> int:
     rows = ["| name | machine | ranks | valid for | mean error % | median % | worst power of ten % |", "|---" * 7 + "|"]
     for name, (what, sources) in ZOO.items():
         read = [tables.read(folder / f"{source}.csv") for source in sources]
-        found = calibration.calibrate(read)
+        found = calibration.calibrate(read, nic_gbs=NIC_GBS.get(name))
         about = f"# {what}.\n# Written by scripts/zoo.py; `calibration` has the measurements and the errors.\n"
         body = written.text(found.tree).split("\n", 1)[1]
         schema = "# yaml-language-server: $schema=../schemas/topology.schema.json\n"

@@ -15,7 +15,7 @@ from ahbm._core import Machine
 from ahbm.base.packaged import TOPOLOGIES
 from ahbm.base.request import Request
 from ahbm.config.ccl import CclConfig
-from ahbm.config.protocols import caps, protocols_of
+from ahbm.config.protocols import caps, held, protocols_of
 from ahbm.config.topology import load_machine
 from ahbm.core.emulator import Emulator
 from ahbm.core.selection import Choice
@@ -125,24 +125,44 @@ def test_channels_that_a_selector_asks_for_are_those_of_the_protocols() -> None:
     assert ns == took(8)[0] and "channels" in notes
 
 
-NODES = "system.sips.nodes.nic_gbs"
+NODES, LINK = "system.sips.nodes.nic_gbs", "system.sips.link.bandwidth_gbs"
 
 
 @pytest.mark.parametrize(
     ("key", "value", "told"),
     [
-        (NODES, 800, "506.536 GB/s over the way of a rank between nodes"),
+        (NODES, 800, "carry 506.5 GB/s inside a node, and its interfaces 8105 to others: the links bind"),
         (NODES, 10, None),
-        ("system.sips.link.bandwidth_gbs", 1000, "506.536 GB/s over a link"),
-        ("system.sips.link.bandwidth_gbs", 500, None),
+        (
+            LINK,
+            1000,
+            "carry 1000 GB/s inside a node, and its interfaces 506.5 to others: between nodes the interfaces bind",
+        ),
+        (LINK, 500, None),
     ],
 )
-def test_a_bandwidth_above_that_of_the_protocol_is_told(key: str, value: int, told: str | None) -> None:
+def test_a_bandwidth_that_another_wire_holds_is_told(key: str, value: int, told: str | None) -> None:
     sizes = [1 << 26, 1 << 28]
     sweep = Sweep("all_reduce", 1, 1, topology="p5_2_nodes", overrides={key: value}, listed=sizes, data=False)
-    found = [note for note in notes(list(measure(sweep))) if "limit holds" in note]
-    start = f"from {sizes[0]} B on {key}={value} is more than protocol simple carries"
-    assert found == ([] if told is None else [f"{start}, {told}: the protocol's limit holds"])
+    found = [note for note in notes(list(measure(sweep))) if "bind" in note]
+    other = LINK if key == NODES else NODES
+    assert found == ([] if told is None else [f"from {sizes[0]} B on {key}={value}: links {told}, {other}"])
+
+
+def test_a_limit_of_a_protocol_that_no_wire_is_told_of_holds() -> None:
+    limited = {"protocols.own.max_gbs": 100, LINK: 200}
+    sweep = Sweep("all_reduce", 1, 1, topology="npu_ring_8", overrides=limited, listed=[1 << 20], data=False)
+    # Who states the protocol itself knows it.
+    assert not [note for note in notes(list(measure(sweep))) if "limit holds" in note]
+    machine = load_machine("npu_ring_8", {"protocols.own.max_gbs": 100}).changed([(LINK, "200")])
+    text = "100 GB/s over a link: the protocol's limit holds"
+    plain = Machine.from_yaml(
+        (TOPOLOGIES / "npu_ring_8.yaml").read_text("utf-8") + "protocols: {own: {max_gbs: 100}}\n",
+        "own",
+        [(LINK, "200")],
+    )
+    assert held(machine, "own") == []
+    assert held(plain, "own") == [f"{LINK}=200 is more than protocol own carries, {text}"]
 
 
 def test_what_a_protocol_leaves_of_links() -> None:
@@ -279,8 +299,10 @@ def test_a_job_says_how_many_calls_each_protocol_has() -> None:
     found = job()
     counts = [sum(call.protocol == name for call in found.calls) for name in ("ll", "simple")]
     ll, simple = (f"{count} call{'s' * (count > 1)}" for count in counts)
-    assert found.notes == (f"protocols: ll of {ll}, simple of {simple}",) and sum(counts) == len(found.calls)
-    assert job(protocol="simple", protocols__simple__ramp_bytes=0).notes == ()
+    sheet, told = found.notes
+    assert sheet.startswith("computations by the data sheet of A100 80 GB SXM: 312 TFLOP/s")
+    assert told == f"protocols: ll of {ll}, simple of {simple}" and sum(counts) == len(found.calls)
+    assert job(protocol="simple", protocols__simple__ramp_bytes=0).notes == (sheet,)
 
 
 def test_the_trace_of_a_job_says_that_its_messages_find_protocols_of_their_own(tmp_path: Path) -> None:

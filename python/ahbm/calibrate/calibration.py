@@ -173,18 +173,24 @@ def calibrate(
     tables: Sequence[Table],
     template: Template | str | Path | None = None,
     tell: Callable[[str], object] = lambda text: None,
+    accelerator: str | None = None,
+    nic_gbs: float | None = None,
 ) -> Calibrated:
     """The machine that is nearest to the tables, with the errors at rows that were held back.
 
-    template: what to fit; None follows the heads of the tables. `tell` is told what is done next, for people. Raises
-    ConfigError (AHBM-C195), and as `templates.read` and `Emulator.compile`.
+    template: what to fit; None follows the heads of the tables, `accelerator` and `nic_gbs` as `templates.of` does.
+    What the machine computes at is the data sheet of `accelerator`, else of the heads', else the template's. `tell`
+    is told what is done next, for people. Raises ConfigError (AHBM-C195), and as `templates.read` and
+    `Emulator.compile`.
     """
     if not tables:
         raise ConfigError("AHBM-C195", "there is no table to fit a machine to")
     notes: list[str] = []
     tidy = [cleaned(table, notes) for table in tables]
     shape = template if isinstance(template, Template) else templates.read(template) if template else None
-    given = (shape or templates.of(tidy)).among(tidy)
+    if shape is not None and accelerator is not None:
+        shape = replace(shape, tree=templates.computing(shape.tree, accelerator))
+    given = (shape or templates.of(tidy, accelerator, nic_gbs)).among(tidy)
     if any(len(table.measured) < FEWEST for table in tidy):
         few = min(tidy, key=lambda table: len(table.measured))
         raise ConfigError(
@@ -208,7 +214,10 @@ def calibrate(
         _judged(table, laws, own, ratios)
         for table, laws, own, ratios in zip(tidy, held, machine.predicted, machine.ratios, strict=True)
     )
-    machine.tree["calibration"] = block(tables[0].accelerator, judged, parameters, covariance)
+    named = accelerator or tables[0].accelerator
+    machine.tree["calibration"] = block(named, judged, parameters, covariance)
+    machine.tree["calibration"]["ranges"] = ranges(machine, tidy, known)
+    notes += templates.unstated(machine.tree, named)
     if machine.deviation > DEVIATES:
         told = f"runs of the machine differ from its law by up to {machine.deviation:.0f} %"
         notes.append(f"{told}: the held-back errors are those of the machine")
@@ -415,6 +424,20 @@ def block(
         "covariance": [[float(f"{max(min(each, 1e6), -1e6):.4g}") for each in row] for row in covariance.tolist()],
         "bands": bands,
     }
+
+
+def ranges(machine: _Machine, tables: Sequence[Table], known: coefficients.Coefficients) -> list[dict[str, Any]]:
+    """The sizes of the rows that each protocol was fitted to: those that the law takes it for."""
+    found = []
+    for table in tables:
+        rows = coefficients.rows([table], known)
+        used = machine.law.used(rows)
+        for number, name in enumerate(written.names(machine.law)):
+            sizes = rows.n[used == number]
+            if len(sizes):
+                ends = {"from_bytes": int(sizes.min()), "to_bytes": int(sizes.max())}
+                found.append({"protocol": name, "ranks": table.ranks, **ends})
+    return found
 
 
 def _ratios(tree: dict[str, Any], table: Table, predicted: Floats) -> Floats:

@@ -20,11 +20,14 @@ MOST = 9
 _KEY = re.compile(r"([A-Za-z_][\w.\-]{0,200})(?:=([0-9.eE+\-]+)\.\.([0-9.eE+\-]+))?")
 
 
-def calibrate(tables: Sequence[Table], template: str | None, free: Sequence[str]) -> c.Calibrated:
+def calibrate(
+    tables: Sequence[Table], template: str | None, free: Sequence[str], accelerator: str | None = None
+) -> c.Calibrated:
     """The template with the values of the keys that bring it nearest to the tables.
 
-    free: dotted keys that the template has, with bounds or without. Raises ConfigError (AHBM-C195), UnsupportedError
-    (AHBM-U145) without scipy, and as running the template.
+    free: dotted keys that the template has, with bounds or without; accelerator: whose data sheet it computes by,
+    else the template's. Raises ConfigError (AHBM-C195), UnsupportedError (AHBM-U145) without scipy, and as running
+    the template.
     """
     if template is None:
         raise ConfigError("AHBM-C195", "--free needs a template", hint="-t names one")
@@ -34,7 +37,8 @@ def calibrate(tables: Sequence[Table], template: str | None, free: Sequence[str]
         raise UnsupportedError(
             "AHBM-U145", "scipy is not installed: --free needs it", hint='pip install "ahbm[fit]"'
         ) from error
-    base = dict(templates.read(template, whole=True).tree)
+    given = templates.read(template, whole=True)
+    base = dict(given.tree if accelerator is None else templates.computing(given.tree, accelerator))
     keys, starts, bounds = [], [], []
     for text in free:
         key, value, least, most = _key(base, text)
@@ -88,7 +92,11 @@ def calibrate(tables: Sequence[Table], template: str | None, free: Sequence[str]
         c.Judged(table, tuple(sorted(errors, key=lambda each: each.bytes)))
         for table, errors in zip(cleaned, found, strict=True)
     )
-    tree["calibration"] = c.block(tables[0].accelerator, judged, parameters, covariance)
+    named = accelerator or tables[0].accelerator
+    tree["calibration"] = c.block(named, judged, parameters, covariance)
+    if given.ranges:
+        tree["calibration"]["ranges"] = given.ranges
+    notes += templates.unstated(tree, named)
     return c.Calibrated(tree, None, parameters, judged, 0.0, tuple(notes))
 
 

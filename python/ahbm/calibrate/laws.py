@@ -197,16 +197,17 @@ class Law:
 
     def us(self, rows: Rows) -> Floats:
         """Time of every row."""
-        found = np.full(len(rows), np.inf)
-        times = self.each(rows)
-        at = 0
+        return np.asarray(np.min(self._allowed(rows), axis=0) + self.launch_us, np.float64)
+
+    def used(self, rows: Rows) -> NDArray[np.intp]:
+        """The protocol of every row."""
+        return np.asarray(np.argmin(self._allowed(rows), axis=0), np.intp)
+
+    def _allowed(self, rows: Rows) -> Floats:
+        """As `each`, where the range of a protocol holds the size; infinite elsewhere."""
+        group = np.array([number for number, group in enumerate(self.shape.groups) for _ in group])
         of = np.searchsorted(np.asarray(self.borders, np.float64), rows.n, side="right")
-        for number, group in enumerate(self.shape.groups):
-            here = of == number
-            for us in times[at : at + len(group)]:
-                found[here] = np.minimum(found[here], us[here])
-            at += len(group)
-        return np.asarray(found + self.launch_us, np.float64)
+        return np.where(group[:, None] == of, np.array(self.each(rows)), np.inf)
 
 
 BOUNDS = {

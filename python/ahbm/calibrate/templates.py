@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import yaml
 from ahbm._core import Machine
 from ahbm.base import packaged
 from ahbm.base.load import load_text
+from ahbm.calibrate.accelerators import Accelerator, known, named, names
 from ahbm.calibrate.tables import Table
 from ahbm.errors import ConfigError
 
@@ -31,41 +33,14 @@ PROTOCOLS = 3
 """Those of small arrays, as NCCL has them; a call of a large one has the step and the bandwidth of two of these."""
 
 
-@dataclass(frozen=True)
-class Accelerator:
-    """Facts of data sheets."""
-
-    link_gbs: float
-    """Bandwidth to all others of its node together, each way."""
-    nic_gbs: float
-    """Bandwidth of its share of the node's network interfaces, each way."""
-    memory_gb: int
-    mesh: bool = False
-    """Every pair has links of its own; else there is a switch."""
-    domain: int | None = None
-    """Accelerators behind one switch, where those are more than a host has."""
-
-
-ACCELERATORS = {
-    "GB200": Accelerator(900, 50, 186, domain=72),
-    "GB300": Accelerator(900, 100, 288, domain=72),
-    "MI300X": Accelerator(448, 50, 192, mesh=True),
-    "MI250": Accelerator(300, 25, 128, mesh=True),
-    "B300": Accelerator(900, 100, 288),
-    "B200": Accelerator(900, 50, 180),
-    "H200": Accelerator(450, 50, 141),
-    "H100": Accelerator(450, 50, 80),
-    "H800": Accelerator(200, 50, 80),
-    "A100": Accelerator(300, 25, 80),
-    "A800": Accelerator(200, 25, 80),
-    "V100": Accelerator(150, 12.5, 32),
-}
-"""By a part of the accelerator's name, the first that fits."""
 LAUNCH_US = 6.8
 """NCCL's latency of a tree that speaks LL besides its steps (NVIDIA/nccl, src/graph/tuning.cc): the launch, where
 tables of several numbers of nodes would have to tell it from steps between nodes."""
-UNKNOWN = Accelerator(300, 25, 80)
-"""An accelerator that nobody has told us of: the bandwidths follow from its tables."""
+UNSTATED = {"unknown": True}
+"""The section `pe.roofline` of a machine of an accelerator that nobody has told us of: a job does not compute on it."""
+USUAL = known("A100")
+"""Whose links, interfaces and memory the machine of such an accelerator starts from: its bandwidths follow from its
+tables."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +58,8 @@ class Template:
     """Of the template's protocols, in the order of their steps."""
     several: bool = False
     """Whether several numbers of nodes tell algorithms apart."""
+    ranges: Sequence[Mapping[str, Any]] = ()
+    """The sizes that its protocols were fitted to, where it was itself."""
     alone_too: bool = False
     """Whether a single node is among several numbers of them: inside it, no interface says what bytes take."""
 
@@ -105,10 +82,13 @@ class Template:
             link = sips["link"] = dict(sips.get("link") or {})
             link["bandwidth_gbs"] = max(float(link.get("bandwidth_gbs", 128)), link_gbs)
             if self.size is not None:
-                nic_gbs = round(link_gbs / self.size, 6)
+                nic_gbs = link_gbs / self.size
         if nic_gbs is not None:
             nodes = sips["nodes"] = dict(sips.get("nodes") or {})
-            nodes["nic_gbs"] = max(float(nodes.get("nic_gbs", 50)), nic_gbs)
+            own = float(nodes.setdefault("nic_gbs", 50.0))
+            # More than the interfaces carry is what switches on the way reduce.
+            if nic_gbs > own:
+                nodes["striped_gain"] = max(float(nodes.get("striped_gain", 1)), ceil(1e6 * nic_gbs / own) / 1e6)
         return tree
 
     def among(self, tables: Sequence[Table]) -> Template:
@@ -125,24 +105,33 @@ class Template:
         return replace(found, tree={**self.tree, "launch": {"overhead_ns": round(1000 * launch, 3)}})
 
 
-def of(tables: Sequence[Table]) -> Template:
-    """The template that the heads of tables ask for. Raises ConfigError (AHBM-C195) for heads that contradict."""
+def of(tables: Sequence[Table], accelerator: str | None = None, nic_gbs: float | None = None) -> Template:
+    """The template that the heads of tables ask for.
+
+    accelerator: it, whatever the heads say; nic_gbs: GB/s of its share of the network interfaces of its node, where
+    these are others than usual. Raises ConfigError (AHBM-C195) for heads that contradict, and for an accelerator that
+    is not known.
+    """
     first = tables[0]
     across = [table for table in tables if table.nodes > 1]
     sizes = {table.ranks // table.nodes for table in across} or {max(table.ranks for table in tables)}
-    facts = next((facts for name, facts in ACCELERATORS.items() if name in first.accelerator.upper()), UNKNOWN)
+    said = known(first.accelerator) if accelerator is None else named(accelerator)
+    facts = said or USUAL
+    assert facts is not None, "the usual one is known"
     if len({table.accelerator for table in tables}) > 1 or (len(sizes) > 1 and facts.domain is None):
-        named = ", ".join(f"{table.name}: {table.ranks // table.nodes} x {table.accelerator}" for table in tables)
+        machines = ", ".join(f"{table.name}: {table.ranks // table.nodes} x {table.accelerator}" for table in tables)
         raise ConfigError(
             "AHBM-C195",
-            f"the tables are of different machines ({named})",
+            f"the tables are of different machines ({machines})",
             hint="calibrate each of them alone, or name a template with -t",
         )
     size = facts.domain or max(sizes)
     alone = all(table.ranks <= size for table in tables)
-    tree = _tree(facts, size, alone)
+    tree = _tree(facts, size, alone, nic_gbs)
+    if said is None:
+        tree["pe"]["roofline"] = dict(UNSTATED)
     if len({table.nodes for table in across}) > 1 and len(across) == len(tables):
-        tree["library"] |= {collective: list(names) for collective, names in AMONG_NODES.items()}
+        tree["library"] |= {collective: list(algorithms) for collective, algorithms in AMONG_NODES.items()}
     return Template(first.accelerator or "unknown", tree, None if alone else size)
 
 
@@ -162,6 +151,7 @@ def read(path: str | Path, whole: bool = False) -> Template:
     tree = yaml.safe_load(text) or {}
     if not isinstance((tree.get("system") or {}).get("sips"), dict):
         raise ConfigError("AHBM-C195", f"template {name} has no system.sips", hint="give a topology.yaml")
+    ranges = (tree.get("calibration") or {}).get("ranges") or ()
     tree = {key: value for key, value in tree.items() if key not in ("protocol", "calibration")}
     protocols, launch = tree.get("protocols") or {}, tree.get("launch") or {}
     if not whole:
@@ -170,15 +160,38 @@ def read(path: str | Path, whole: bool = False) -> Template:
     size = int((sips.get("nodes") or {}).get("size", 8)) if sips.get("topology") == "nodes" else None
     steps = sorted(float(each.get("step_ns", 0)) for each in protocols.values() if isinstance(each, dict))
     overhead = launch.get("overhead_ns") if isinstance(launch, dict) else None
-    return Template(name, tree, size, None if overhead is None else float(overhead), steps)
+    return Template(name, tree, size, None if overhead is None else float(overhead), steps, ranges=ranges)
 
 
-def _tree(facts: Accelerator, size: int, alone: bool) -> dict[str, Any]:
+def computing(tree: Mapping[str, Any], accelerator: str) -> dict[str, Any]:
+    """The tree of a machine that computes as an accelerator. Raises ConfigError (AHBM-C195) for one that is not
+    known."""
+    return {**tree, "pe": {**(tree.get("pe") or {}), "roofline": named(accelerator).roofline()}}
+
+
+def unstated(tree: Mapping[str, Any], accelerator: str) -> list[str]:
+    """The note on a machine that does not say what it computes at; none for one that does."""
+    if not ((tree.get("pe") or {}).get("roofline") or {}).get("unknown"):
+        return []
+    whose = f"of {accelerator}" if accelerator else "of the accelerator, which the table does not name,"
+    return [
+        f"no data sheet {whose} is known: jobs do not compute on this machine. --accelerator names one of "
+        f"{', '.join(names())}, or pe.roofline states peak_tflops and memory_gbs"
+    ]
+
+
+def _tree(facts: Accelerator, size: int, alone: bool, nic_gbs: float | None) -> dict[str, Any]:
     tree: dict[str, Any] = yaml.safe_load((packaged.TOPOLOGIES / "npu_fully_connected_8.yaml").read_text("utf-8"))
     # What a library's messages wait for is in its protocols; the links have bandwidths alone.
     link = {"latency_ns": 0, "bandwidth_gbs": facts.link_gbs}
     if not alone:
-        nodes = {"size": size, "switch_ns": 0, "nic_latency_ns": 0, "nic_gbs": facts.nic_gbs, "striped": True}
+        nodes = {
+            "size": size,
+            "switch_ns": 0,
+            "nic_latency_ns": 0,
+            "nic_gbs": nic_gbs or facts.nic_gbs,
+            "striped": True,
+        }
         sips: dict[str, Any] = {"count": size, "topology": "nodes", "link": link, "nodes": nodes}
     elif facts.mesh:
         # A ring over a mesh has channels in all directions: the links of an accelerator together.
@@ -188,7 +201,10 @@ def _tree(facts: Accelerator, size: int, alone: bool) -> dict[str, Any]:
     # Messages are short where many ranks share an array: what they pipeline in is shorter.
     tree["system"] = {"flit_bytes": 16, "sips": sips}
     tree["cube"]["memory_map"] = {"hbm_total_gb": facts.memory_gb}
+    # One engine hands over what a rank sends: bandwidths are those of all of its channels together.
+    tree["pe"]["dma"] = {"setup_ns": 0}
     # Slots are in the accelerator's memory.
     tree["pe"]["tcm"]["mb"] = facts.memory_gb * 1024
-    tree["library"] = {collective: list(names) for collective, names in ALGORITHMS.items()}
+    tree["pe"]["roofline"] = facts.roofline()
+    tree["library"] = {collective: list(algorithms) for collective, algorithms in ALGORITHMS.items()}
     return tree

@@ -74,6 +74,15 @@ def protocols(law: Law, algorithms: Sequence[str | None] = ()) -> dict[str, dict
     return found
 
 
+def wires(declared: Mapping[str, Any]) -> dict[str, float]:
+    """The links and interfaces that the bandwidths of the protocols of a machine were fitted with."""
+    sips = declared["system"]["sips"]
+    found = {"wire_gbs": sips.get("link", {}).get("bandwidth_gbs", 128)}
+    if sips.get("topology") == "nodes":
+        found["wire_nic_gbs"] = sips.get("nodes", {}).get("nic_gbs", 50)
+    return found
+
+
 def tree(
     template: Template, law: Law, ranks: int, collective: str, last: Sequence[int | None] | None = None
 ) -> dict[str, Any]:
@@ -81,7 +90,9 @@ def tree(
     most = max(spoken.gbs for spoken in law.spoken)
     found = template.machine(ranks, **{"link_gbs" if law.chunk_bytes is None else "nic_gbs": most})
     found["launch"] = found.get("launch") or {"overhead_ns": round(1000 * law.launch_us, 3)}
-    found["protocols"] = protocols(law, template.algorithms(collective))
+    found["protocols"] = {
+        name: keys | wires(found) for name, keys in protocols(law, template.algorithms(collective)).items()
+    }
     for spoken, size in zip(found["protocols"].values(), last or (), strict=False):
         if size is not None:
             spoken["max_bytes"] = size

@@ -17,6 +17,7 @@ from ahbm.choose.regret import Loss, Point, Regret
 from ahbm.choose.rules import Query, Rule, Rules, Span, merged
 from ahbm.choose.sizes import whole_sizes
 from ahbm.choose.turning import Knobs, Turning
+from ahbm.config.protocols import reach
 from ahbm.config.rules import border
 from ahbm.core.selection import MOST
 from ahbm.errors import ConfigError
@@ -120,6 +121,8 @@ class Tuned:
             for knobs in self._knobs(point, ours):
                 if library.refusal(theirs, knobs.protocol, nodes, point.ranks / nodes) is not None:
                     continue
+                if self.turning.at(point, ours, knobs).refused:
+                    continue
                 found[Named(theirs, *knobs)] = self.turning.ps(point, ours, knobs)
         return found
 
@@ -202,6 +205,10 @@ def _ranges(table: OracleTable, ranks: int, points: Mapping[int, Sequence[Point]
         most = border(size, sizes[at + 1], ranks) if at + 1 < len(sizes) else None
         winner = winners[size]
         assert winner is not None
+        # No line says a protocol where the machine's numbers of it say nothing.
+        low, high = _reach(table, points[size], winner.protocol, ranks, size)
+        least = max(least, low)
+        most = high if most is None else most if high is None else min(most, high)
         yield Rule(
             table.collective,
             winner.algorithm,
@@ -213,6 +220,19 @@ def _ranges(table: OracleTable, ranks: int, points: Mapping[int, Sequence[Point]
             chunk_bytes=winner.chunk_bytes,
         )
         least = 0 if most is None else most + 1
+
+
+def _reach(
+    table: OracleTable, points: Sequence[Point], protocol: str | None, ranks: int, size: int
+) -> tuple[int, int | None]:
+    """The sizes round `size` for which a protocol may be named on all machines of some points, from one multiple of
+    `ranks` to before another, as borders are."""
+    if protocol is None:
+        return 0, None
+    spans = [reach(table.machines[point.machine], protocol, ranks) for point in points]
+    least, ends = max(least for least, _ in spans), [most for _, most in spans if most is not None]
+    most = max((min(ends) + 1) // ranks * ranks - 1, size) if ends else None
+    return min(-(-least // ranks) * ranks, size), most
 
 
 def _winner(table: OracleTable, points: Sequence[Point], timed: Timed) -> Named | None:

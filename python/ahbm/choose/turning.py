@@ -9,7 +9,7 @@ from ahbm.choose.oracle import OracleTable
 from ahbm.choose.outcomes import request_of
 from ahbm.choose.regret import Point
 from ahbm.config.ccl import CclConfig
-from ahbm.config.protocols import spoken_with, usable
+from ahbm.config.protocols import permits, spoken_with, usable
 from ahbm.core.emulator import Emulator
 from ahbm.core.selection import CONFIGURED, Choice
 from ahbm.errors import AhbmError
@@ -34,6 +34,8 @@ class Turned(NamedTuple):
     """None where there are no knobs, or it does not run under them."""
     notes: tuple[str, ...] = ()
     """What the knobs did."""
+    refused: bool = False
+    """Whether the machine's library does not have the protocol for such a call."""
 
 
 class Turning:
@@ -57,14 +59,17 @@ class Turning:
         return self._table.times(point.machine, point.nbytes)[algorithm] if turned.ps is None else turned.ps
 
     def protocols(self, point: Point, algorithm: str) -> list[str]:
-        """The protocols of NCCL that the machine's library uses for an algorithm at a point; `PROTOCOL` for none."""
+        """The protocols of NCCL that the machine's library uses for an algorithm at a point, and has been fitted for;
+        `PROTOCOL` for none."""
         emulator = self._emulator(point)
+        machine = emulator.machine
         try:
-            spoken = usable(emulator.machine, point.nbytes, point.ranks)
-            found = [one for one, _ in spoken_with(emulator.machine, spoken, [algorithm], emulator.ccl.algorithms)]
+            spoken = usable(machine, point.nbytes, point.ranks)
+            found = [one for one, _ in spoken_with(machine, spoken, [algorithm], emulator.ccl.algorithms)]
         except AhbmError:  # the algorithm's own row says why
             found = []
-        return [one.name.lower() for one in found if one.name.lower() in PROTOCOLS] or [PROTOCOL]
+        fit = [one for one in found if permits(machine, one.name, point.nbytes, point.ranks)]
+        return [one.name.lower() for one in fit if one.name.lower() in PROTOCOLS] or [PROTOCOL]
 
     def _run(self, point: Point, algorithm: str, knobs: Knobs) -> Turned:
         own = self._table.catalogue.entry(algorithm).given or algorithm
@@ -78,7 +83,8 @@ class Turning:
             return Turned(ran.latency_ps, tuple(note for note in ran.notes if note.startswith("knobs:")))
         except AhbmError as error:
             told = ", ".join(f"{knob} {value}" for knob, value in choice.knobs.items())
-            return Turned(None, (f"{algorithm} does not run with {told}, and is timed without: {error.message}",))
+            what = f"{algorithm} does not run with {told}, and is timed without: {error.message}"
+            return Turned(None, (what,), error.code in ("AHBM-C192", "AHBM-C210"))
 
     def _emulator(self, point: Point) -> Emulator:
         if point.machine not in self._emulators:

@@ -11,6 +11,7 @@ import typer
 from ahbm.cli import completion, progress
 from ahbm.cli.app import Command, app
 from ahbm.cli.options import Json, output_option
+from ahbm.errors import ConfigError
 
 
 @app.command(
@@ -44,6 +45,16 @@ def calibrate(
     collective: Annotated[str | None, typer.Option("--collective", help="Of tables that do not say it.")] = None,
     ranks: Annotated[int | None, typer.Option("--ranks", help="Of tables that do not say it.")] = None,
     nodes: Annotated[int | None, typer.Option("--nodes", help="Of tables that do not say it.")] = None,
+    accelerator: Annotated[
+        str | None,
+        typer.Option(
+            "--accelerator", help="Whose data sheet the machine computes by; else the one that the tables name."
+        ),
+    ] = None,
+    nic_gbs: Annotated[
+        float | None,
+        typer.Option("--nic-gbs", min=0.001, help="GB/s of one accelerator's share of its node's network interfaces."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Fit a machine to measurements; report its error at sizes that were held back.
@@ -56,7 +67,13 @@ def calibrate(
     from ahbm.calibrate import tables as files
 
     read = [files.read(path, collective, ranks, nodes) for path in tables]
-    found = calibration.calibrate(read, template, progress.at) if not free else keys.calibrate(read, template, free)
+    if template and nic_gbs is not None:
+        raise ConfigError("AHBM-C146", "--nic-gbs is for the tables' own template, not for -t", hint="-t has nic_gbs")
+    found = (
+        keys.calibrate(read, template, free, accelerator)
+        if free
+        else calibration.calibrate(read, template, progress.at, accelerator, nic_gbs)
+    )
     progress.clear()
     if output is not None:
         written.save(found.tree, output)

@@ -23,6 +23,7 @@ OVERRULED = f"the configured world_size comes before --ranks ({COUNT})"
 _NETWORK = "system.sips.topology"
 _BEHIND = re.compile(r", (?=[\w.]+=)")
 """Between a machine's name and the overrides behind it."""
+_ROOFLINE = "pe.roofline."
 
 NETWORKS = (
     "ring_1d",
@@ -161,3 +162,15 @@ def overruled(machine: Machine, ranks: int) -> tuple[str, ...]:
     if COUNT not in dict(machine.overrides) or ranks == machine.sips:
         return ()
     return (f"{ranks} ranks on {machine.sips} SIPs: {OVERRULED}",)
+
+
+def sheet(machine: Machine) -> tuple[str, ...]:
+    """The note that says by whose data sheet a job's computations were timed; none where the machine names nobody."""
+    name, source = machine.sheet
+    if name is None:
+        return ()
+    at = machine.roofline
+    told = f"{at.operations_per_ns / 1000:,.6g} TFLOP/s in two bytes, {at.bytes_per_ns:,.6g} GB/s"
+    changed = ", ".join(key for key, _ in machine.overrides if key.startswith(_ROOFLINE))
+    own = f"; {changed} changed" if changed else f" ({source})" if source else ""
+    return (f"computations by the data sheet of {name}: {told}{own}",)

@@ -8,7 +8,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ahbm.base.arrays import BITS, DTYPE_NAMES, kernel_dtype
-from ahbm.base.collectives import COLLECTIVES
+from ahbm.base.collectives import BITWISE, COLLECTIVES, OPS
 from ahbm.base.placement import DPPolicy
 from ahbm.base.request import Request
 from ahbm.base.yaml_source import did_you_mean
@@ -90,3 +90,19 @@ def _dtype(buffer: NDArray[Any], dtype: str | None) -> str:
     if dtype is not None and dtype != name and BITS.get(dtype) != str(buffer.dtype):
         raise DataError("AHBM-V101", f"the buffers hold {name}, not {dtype}")
     return dtype or name
+
+
+def check_request(request: Request) -> None:
+    """Raises ConfigError (AHBM-C120, C123) for ranks and operators that are not, UnsupportedError (AHBM-U115)."""
+    if request.op not in OPS:
+        raise ConfigError("AHBM-C123", f"unknown reduction operator {request.op!r}", hint=did_you_mean(request.op, OPS))
+    kind = request.kind
+    if kind.reduces and request.op in BITWISE and request.element.is_float:
+        raise UnsupportedError(
+            "AHBM-U115", f"{request.op} is not defined on {request.dtype}", hint="use an integer dtype"
+        )
+    wanted = [("root", request.root)] if kind.rooted else []
+    wanted += [("src", request.src), ("dst", request.dst)] if kind.paired else []
+    for what, rank in wanted:
+        if not 0 <= rank < request.world_size:
+            raise ConfigError("AHBM-C120", f"{what} {rank} is not in a group of {request.world_size}")

@@ -15,21 +15,21 @@ from numpy.typing import NDArray
 from ahbm._core import Machine, Plan
 from ahbm.base import layout as layouts
 from ahbm.base.arguments import checked, refused
-from ahbm.base.collectives import BITWISE, COLLECTIVES, OPS
+from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.layout import Layout
 from ahbm.base.logs import DEBUG, INFO, log
 from ahbm.base.request import Request
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.config.ccl import CclConfig, split_overrides
-from ahbm.config.protocols import Protocol, chosen, spoken_with, usable
+from ahbm.config.protocols import Protocol, chosen, forced, spoken_with, striped, usable
 from ahbm.config.settings import Settings
 from ahbm.config.topology import load_machine
 from ahbm.core import library
-from ahbm.core.buffers import check_buffers
+from ahbm.core.buffers import check_buffers, check_request
 from ahbm.core.compiled import Compiled, Cost, Refusal, Spares
 from ahbm.core.fitting import fitting
 from ahbm.core.least import least
-from ahbm.core.limits import Bound, Limits
+from ahbm.core.limits import Bound, Limits, Stripes
 from ahbm.core.lowerings import Lowerings
 from ahbm.core.selection import Choice
 from ahbm.core.turned import TurnedAlgorithm, turned
@@ -75,12 +75,13 @@ class Emulator:
         """By their overrides, the machines that calls of some size find with a protocol."""
         self.is_spoken = False
         """Whether the machine is one of those."""
-        self._turned: dict[tuple[Choice, int], TurnedAlgorithm] = {}
+        self._turned: dict[tuple[Choice, int, int], TurnedAlgorithm] = {}
         self._selectors: Any = None
         """Those that ccl.yaml names, once one is asked."""
         self._listed: dict[str, tuple[str, ...]] = {}
         """The collectives of every configured algorithm."""
         self.limits = Limits(machine)
+        self.stripes = Stripes(machine, self.limits)
 
     @staticmethod
     @checked
@@ -190,16 +191,17 @@ class Emulator:
 
     @checked
     def by_choice(self, request: Request, choice: Choice) -> str | Algorithm:
-        """The algorithm of a choice for a request, under its knobs. Raises as loading it."""
+        """The algorithm of a choice for a request, under its knobs. Raises as loading it, and ConfigError (AHBM-C192,
+        C210) for a protocol that the machine's library does not have for such a call."""
         if not choice.knobs:
             return choice.algorithm
         nbytes = request.tiles * request.nbytes
-        key = (choice, nbytes)
+        key = (choice, nbytes, request.world_size)
         if key not in self._turned:
             if len(self._turned) >= CACHED_CALLS:
                 self._turned.clear()
             algorithm, settings = self.algorithm(choice.algorithm), self.settings(choice.algorithm)
-            self._turned[key] = turned(choice, algorithm, settings, self.machine, nbytes)
+            self._turned[key] = turned(choice, algorithm, settings, self.machine, nbytes, request.world_size)
         return self._turned[key]
 
     @checked
@@ -295,8 +297,7 @@ class Emulator:
         its size; with `compiled`, any that has its PEs and moves its data as that does: in messages alone, or not."""
         algorithm = None if compiled is None else compiled.by
         if (self.settings(algorithm).world_size or self.world_size) > self.machine.sips:
-            ranks = f"{request.world_size} ranks that are PEs"
-            return Bound.known(None, f"no bound is known for {ranks}", False)
+            return Bound.known(None, f"no bound is known for {request.world_size} ranks that are PEs", False)
         return self.least(request, request.ranks, compiled).after(self.machine.launch_ps)
 
     def least(self, request: Request, sips: Sequence[int], compiled: Compiled | None = None) -> Bound:
@@ -382,7 +383,7 @@ class Emulator:
             settings = self.ccl.settings(candidates[0])
         world = settings.world_size or self.world_size
         layouts.check_ranks(self.machine, request.ranks, world)
-        _check_request(request)
+        check_request(request)
         layout = self._layout(request, world)
         if given is not None:
             found: Algorithm = given
@@ -423,8 +424,7 @@ class Emulator:
         algorithm: str | Algorithm | None,
         compare: bool,
     ) -> Compiled:
-        """The quickest of the protocols for a request, the first of equals; raises the error of the first where it runs
-        with none of them."""
+        """The quickest of the protocols for a request; raises the error of the first where none runs it."""
         best: tuple[int, Protocol, Compiled] | None = None
         refused: AhbmError | None = None
         nbytes = request.tiles * request.nbytes
@@ -432,23 +432,35 @@ class Emulator:
             names = self.candidates(request.collective, nbytes, request.world_size)
         else:
             names = (algorithm if isinstance(algorithm, str) else algorithm.name,)
-        pairs = spoken_with(self.machine, protocols, names, self.ccl.algorithms)
-        for protocol, own in pairs:
-            for way in [algorithm] if len(own) == len(names) else own:
-                try:
-                    found = self.speaking(protocol, nbytes).compile_timed(request, way, compare=compare)
-                except AhbmError as error:
-                    refused = refused or error
-                    continue
-                if best is None or found.latency_ps < best[0]:
-                    best = found.latency_ps, protocol, found
+        said = {name: self._said(name if algorithm is None else algorithm) for name in names}
+        free = [name for name in names if said[name] is None]
+        pairs = spoken_with(self.machine, protocols, free, self.ccl.algorithms) if free else []
+        ways = [(protocol, way) for protocol, own in pairs for way in ([algorithm] if len(own) == len(names) else own)]
+        for name, protocol_name in said.items():
+            if protocol_name is not None:
+                ways.append((forced(self.machine, protocol_name, nbytes, request.world_size), algorithm or name))
+        for protocol, way in ways:
+            try:
+                found = self.speaking(protocol, nbytes).compile_timed(request, way, compare=compare)
+            except AhbmError as error:
+                refused = refused or error
+                continue
+            if best is None or found.latency_ps < best[0]:
+                best = found.latency_ps, protocol, found
         if best is None:
             assert refused is not None, "there is a protocol, so one of them was tried"
             raise refused
         _, protocol, found = best
-        quickest = f", the quickest of {len(pairs)}" if len(pairs) > 1 else ""
+        tried = len({protocol.name for protocol, _ in ways})
+        quickest = f", the quickest of {tried}" if tried > 1 else ""
         note = f"protocol {protocol.name}{quickest}"
         return replace(found, protocol=protocol.name, notes=(*found.notes, note))
+
+    def _said(self, algorithm: str | Algorithm) -> str | None:
+        """The protocol that a plan asks for; None for no plan."""
+        if isinstance(algorithm, str) and self.ccl.settings(algorithm).kind != "plan":
+            return None
+        return library.stated_protocol(self.algorithm(algorithm))
 
     def speaking(self, protocol: Protocol, nbytes: int) -> Emulator:
         """The emulator on the machine that calls of `nbytes` bytes of one rank's array find with a protocol."""
@@ -463,15 +475,16 @@ class Emulator:
             return self._spoken[key]
 
     def _lower(self, request: Request, algorithm: Algorithm, settings: Settings, layout: Layout) -> Compiled:
-        asked = request if getattr(algorithm, "takes_shares", False) else request.padded()
+        wanted = request if getattr(algorithm, "takes_shares", False) else request.padded()
+        machine = self._machine_of(wanted, algorithm)
 
         def make() -> tuple[Lowered, str]:
-            return fitting(self.machine, settings, lambda chosen: algorithm.lower(self.machine, asked, layout, chosen))
+            return fitting(machine, settings, lambda chosen: algorithm.lower(machine, wanted, layout, chosen))
 
         if self._lowerings is None or not getattr(algorithm, "by_shape", False):
             lowered, note = make()
         else:
-            lowered, note = self._lowerings.lowered(self.machine, (asked, settings, algorithm.identity), make)
+            lowered, note = self._lowerings.lowered(machine, (wanted, settings, algorithm.identity), make)
         return Compiled(
             request,
             settings.algorithm,
@@ -481,21 +494,24 @@ class Emulator:
             settings.event_budget,
             lowered.covered,
             lowered.timed,
-            tuple(filter(None, (lowered.note, note, "" if asked is request else PADDED))),
+            tuple(filter(None, (lowered.note, note, "" if wanted is request else PADDED))),
         )
 
-    def _quickest(
-        self, request: Request, candidates: Sequence[str], layout: Layout
-    ) -> tuple[Settings, tuple[str, ...]]:
-        """The settings of the quickest of the `candidates` that know the network, simulated once per request; the first
+    def _machine_of(self, request: Request, algorithm: Algorithm) -> Machine:
+        """The machine as messages of a request by an algorithm find it: with their network interfaces."""
+        more = striped(self.machine, request.ranks, request.collective, algorithm.is_plan, request.shares)
+        return self.stripes.on(more)[0]
+
+    def _quickest(self, request: Request, names: Sequence[str], layout: Layout) -> tuple[Settings, tuple[str, ...]]:
+        """The settings of the quickest of the `names` that know the network, simulated once per request; the first
         of equals. As `_first` for more than `COMPARED_PES` PEs, and where none can perform the request."""
-        known = self._known_of(candidates, layout.network.topology)
+        known = self._known_of(names, layout.network.topology)
         if len(known) < 2 or _pes(request, self.machine) > COMPARED_PES or not request.count:
-            return self._first(request, candidates, layout)
+            return self._first(request, names, layout)
         costs = {name: self.cost(request, name) for name in known}
         times = {name: cost.ps for name, cost in costs.items() if isinstance(cost, Cost)}
         if not times:
-            return self._first(request, candidates, layout)
+            return self._first(request, names, layout)
         best = min(times, key=lambda name: times[name])
         for name, cost in costs.items():
             told = f"takes {cost.ps / 1000:,.2f} ns" if isinstance(cost, Cost) else f"does not do: {cost.message}"
@@ -581,18 +597,3 @@ class Emulator:
 
 def _pes(request: Request, machine: Machine) -> int:
     return request.world_size * (machine.cubes if request.placement is None else request.tiles)
-
-
-def _check_request(request: Request) -> None:
-    if request.op not in OPS:
-        raise ConfigError("AHBM-C123", f"unknown reduction operator {request.op!r}", hint=did_you_mean(request.op, OPS))
-    kind = request.kind
-    if kind.reduces and request.op in BITWISE and request.element.is_float:
-        raise UnsupportedError(
-            "AHBM-U115", f"{request.op} is not defined on {request.dtype}", hint="use an integer dtype"
-        )
-    wanted = [("root", request.root)] if kind.rooted else []
-    wanted += [("src", request.src), ("dst", request.dst)] if kind.paired else []
-    for what, rank in wanted:
-        if not 0 <= rank < request.world_size:
-            raise ConfigError("AHBM-C120", f"{what} {rank} is not in a group of {request.world_size}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ahbm.config.protocols import usable
+from ahbm.config.protocols import striped, usable
 from ahbm.core.compiled import Compiled
 from ahbm.core.limits import Bound, Limits, demands
 from ahbm.core.turned import TurnedAlgorithm
@@ -23,6 +23,8 @@ def least(emulator: Emulator, request: Request, sips: Sequence[int], compiled: C
         return Bound.known(0, "nothing to move", True)
     # What only states how much it sends need not do what a collective demands.
     program = None if compiled is None or compiled.timed else compiled.program
+
+    more = striped(emulator.machine, sips, request.collective, False, request.shares)
 
     def of(limits: Limits) -> Bound:
         found = [
@@ -42,15 +44,15 @@ def least(emulator: Emulator, request: Request, sips: Sequence[int], compiled: C
         return max(found, key=lambda bound: -1 if bound.ps is None else bound.ps)
 
     def find() -> Bound:
-        found = [of(limits).told(told) for told, limits in _heard(emulator, request, compiled)]
+        found = [of(each.stripes.on(more)[1]).told(told) for told, each in _heard(emulator, request, compiled)]
         return min(found, key=lambda bound: -1 if bound.ps is None else bound.ps)
 
     return Bound(find)
 
 
-def _heard(emulator: Emulator, request: Request, compiled: Compiled | None) -> list[tuple[str, Limits]]:
+def _heard(emulator: Emulator, request: Request, compiled: Compiled | None) -> list[tuple[str, Emulator]]:
     """The machines that a call may find, each with words for it."""
-    free = [("", emulator.limits)]
+    free = [("", emulator)]
     # Knobs may name a protocol of their own; none carries more than the links.
     if emulator.is_spoken or (compiled is not None and isinstance(compiled.given, TurnedAlgorithm)):
         return free
@@ -60,4 +62,4 @@ def _heard(emulator: Emulator, request: Request, compiled: Compiled | None) -> l
     except ConfigError:
         # A size that no protocol is for runs by knobs alone.
         return free
-    return [(f" with protocol {each.name}", emulator.speaking(each, nbytes).limits) for each in protocols] or free
+    return [(f" with protocol {each.name}", emulator.speaking(each, nbytes)) for each in protocols] or free

@@ -6,6 +6,18 @@ from ahbm._core import Machine
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.config.ccl import CclConfig
 from ahbm.errors import ConfigError
+from ahbm.source.algorithm import Algorithm
+
+
+def stated_protocol(plan: Algorithm) -> str | None:
+    """The protocol of a machine's library that a plan asks for: that of its entry, or its own, unless that is Simple,
+    which plans are of that choose none. None for no plan."""
+    how = getattr(plan, "how", None)
+    if how is None or not plan.is_plan:
+        return None
+    own = getattr(getattr(plan, "read", None), "protocol", None)
+    name: str | None = how.protocol or (None if own == "Simple" else own)
+    return name
 
 
 def candidates(machine: Machine, ccl: CclConfig, collective: str, nbytes: int, ranks: int) -> tuple[str, ...]:

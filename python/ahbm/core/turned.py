@@ -9,7 +9,7 @@ from typing import Any
 from ahbm._core import Machine, Plan
 from ahbm.base.layout import Layout
 from ahbm.base.request import Request
-from ahbm.config.protocols import chosen, protocols_of
+from ahbm.config.protocols import chosen, forced, protocols_of
 from ahbm.config.settings import Settings
 from ahbm.core.selection import Choice
 from ahbm.source.algorithm import Algorithm, Lowered
@@ -124,21 +124,26 @@ class TurnedAlgorithm:
         return self.base.plan(machine, request, settings, limits)
 
 
-def turned(choice: Choice, algorithm: Algorithm, settings: Settings, machine: Machine, nbytes: int) -> TurnedAlgorithm:
-    """The algorithm of a choice under its knobs, for `nbytes` bytes of one rank's array.
+def turned(
+    choice: Choice, algorithm: Algorithm, settings: Settings, machine: Machine, nbytes: int, ranks: int
+) -> TurnedAlgorithm:
+    """The algorithm of a choice under its knobs, for `nbytes` bytes of one rank's array among `ranks` ranks.
 
     A protocol is one of the machine's library, by its name, and the protocol of a plan. Channels are the algorithm's,
     or else those of the machine's protocols. Threads below `FULL_THREADS` slow the math of the machine. All else is
     what the algorithm says that it has. What nobody has changes nothing, and the note says so.
+
+    Raises ConfigError (AHBM-C192, C210) for a protocol that the machine's library does not have for such a call.
     """
     knobs = choice.knobs
     overrides: tuple[tuple[str, str], ...] = ()
     base, modelled = algorithm.with_knobs(knobs)
     modelled = set(modelled)
-    if machine.protocol is None:
-        spoken = [one for one in protocols_of(machine) if one.name.lower() == str(knobs.get("protocol")).lower()]
-        overrides = spoken[0].on(nbytes) if spoken else ()
-        modelled |= {"protocol"} if spoken else set()
+    if choice.protocol is not None and machine.protocols:
+        protocol = forced(machine, choice.protocol, nbytes, ranks)
+        if machine.protocol is None:
+            overrides = protocol.on(nbytes)
+            modelled |= {"protocol"}
     if choice.channels is not None and "channels" not in modelled:
         capped = [one.name for one in protocols_of(machine) if one.channels and choice.channels <= one.channels[0]]
         overrides += tuple((f"protocols.{name}.channels", str(choice.channels)) for name in capped)

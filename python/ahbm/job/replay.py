@@ -18,7 +18,8 @@ from ahbm._core import Program, Replayed, Workload, check_timeline_name
 from ahbm.base.arguments import checked
 from ahbm.base.logs import INFO, log
 from ahbm.base.words import aligned, span
-from ahbm.config.topology import name_of
+from ahbm.config.protocols import held
+from ahbm.config.topology import name_of, sheet
 from ahbm.core.spec import machine_name
 from ahbm.errors import BudgetError, ConfigError, Finding
 from ahbm.job.preparation import Performed, Preparation, uneven
@@ -134,11 +135,24 @@ class JobReport(Run):
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """What the job took where it was recorded, what became of the algorithm that was asked for, the protocols that
-        the calls have, and what is known of the error of a calibrated machine."""
-        protocols = spoken(made.protocol for made in self.performed.programs)
-        told = [] if self.recorded is None else [str(self.recorded)]
-        return (*told, *self.performed.notes, *protocols, *self.calibration)
+        """What the job took where it was recorded, whose data sheet the computations take, what became of the algorithm
+        that was asked for, the protocols that the calls have, changes of the machine that they leave without effect,
+        and what is known of the error of a calibrated machine."""
+        return (
+            *([] if self.recorded is None else [str(self.recorded)]),
+            *(sheet(self.emulator.machine) if self.replayed.by_roofline else ()),
+            *self.performed.notes,
+            *spoken(made.protocol for made in self.performed.programs),
+            *self.effects,
+            *self.calibration,
+        )
+
+    @cached_property
+    def effects(self) -> tuple[str, ...]:
+        """The changes of bandwidths of the machine that have no effect on the calls, or less than one might think."""
+        machine = self.emulator.machine
+        names = dict.fromkeys(made.protocol or machine.protocol or "" for made in self.performed.programs)
+        return tuple(dict.fromkeys(note for name in names for note in held(machine, name)))
 
     @property
     def beside(self) -> list[str]:

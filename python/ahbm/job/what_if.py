@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ahbm._core import Workload
 from ahbm.base.words import aligned
+from ahbm.config.ccl import split_overrides
+from ahbm.config.protocols import in_steps
 from ahbm.config.topology import load_machine
 from ahbm.errors import AhbmError, ConfigError, InterruptedRun
 from ahbm.job.reading import How, read
@@ -59,8 +61,15 @@ class WhatIf:
             times = (f"{report.latency_ns / 1000:,.2f}", share, f"{exposed / 1000:,.2f}")
             rows.append((name, *times, report.shares()))
         ran = [(point.changes or "as it is", point.report) for point in self.points if point.report is not None]
-        notes = [f"note: {changes}: {note}" for changes, report in ran for note in report.performed.notes]
-        return "\n".join([*aligned(rows), *notes])
+        notes = [f"{changes}: {note}" for changes, report in ran for note in report.performed.notes]
+        return "\n".join([*aligned(rows), *(f"note: {note}" for note in (*notes, *self.notes))])
+
+    @property
+    def notes(self) -> list[str]:
+        """What is said of the changed machines, and not of the first."""
+        reports = [point.report for point in self.points if point.report is not None]
+        own = set(reports[0].notes) if reports else set()
+        return list(dict.fromkeys(note for report in reports[1:] for note in report.effects if note not in own))
 
 
 def _change(base_ns: float, ns: float) -> str:
@@ -104,8 +113,9 @@ def _resolved(terms: Terms) -> Terms:
     if not relative:
         return terms
     fixed = {key: value for key, value in (terms.overrides or {}).items() if key not in relative}
-    parameters = dict(load_machine(terms.topology, fixed).parameters)
-    found = {key: resolved(value, parameters.get(key)) for key, value in relative.items()}
+    machine = load_machine(terms.topology, split_overrides(fixed)[0])
+    parameters = dict(machine.parameters)
+    found = {key: resolved(value, parameters.get(key)) for key, value in in_steps(machine, relative).items()}
     return replace(terms, overrides={**fixed, **found})
 
 

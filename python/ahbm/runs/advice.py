@@ -4,7 +4,6 @@ critical path.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -12,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ahbm.base.yaml_source import did_you_mean, scalar_text
-from ahbm.config.protocols import LINK_GBS, NIC_GBS, caps, spoken, voices
+from ahbm.config.protocols import LINK_GBS, NIC_GBS, RELATIVE, caps, crossing, forced, in_steps, spoken, voices
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,7 +33,6 @@ SHARE = "its share of the path"
 SIPS, CUBES, CHIPLETS, INSIDE = "between SIPs", "between cubes", "between cubes and I/O chiplets", "inside cubes"
 HBM, SRAM, REDUCER = "of the HBM", "of the SRAM", "of the switch's reducer"
 
-_RELATIVE = re.compile(r"[x×](\d+(?:\.\d+)?)|(\d+(?:\.\d+)?)[x×]", re.ASCII)  # noqa: RUF001
 _UNITS = {"ps": 1e-3, "GB/s": 1.0}
 _UNLIMITED = float(2**63)
 _BYTES = ("link serialisation", "link contention")
@@ -87,7 +85,7 @@ class Lever:
                 continue
             if any(fnmatchcase(key, pattern) for pattern in self.keys):
                 new = resolved(self.value, old)
-                if new != (resolved("1x", old) if _RELATIVE.fullmatch(self.value) else old):
+                if new != (resolved("1x", old) if RELATIVE.fullmatch(self.value) else old):
                     found[key] = new
         return found
 
@@ -147,7 +145,7 @@ def resolved(value: object, now: str | None) -> str:
     `now`: as `Machine.parameters` has it. Raises ConfigError (AHBM-C146) for a factor of what is no number.
     """  # noqa: RUF002
     text = scalar_text(value)
-    match = _RELATIVE.fullmatch(text)
+    match = RELATIVE.fullmatch(text)
     if match is None:
         return text
     unit = next((unit for unit in _UNITS if now is not None and now.endswith(unit)), "")
@@ -173,12 +171,13 @@ class Advisor:
 
     def what_if(self, changes: Mapping[str, object]) -> Advice:
         """The same program on the changed machine; raises as `Explanation.what_if`."""
+        changes = in_steps((self._machine.of_calls or (self._machine,))[0], changes)
 
         def found(parameters: Mapping[str, str]) -> dict[str, str]:
             of = {}
             for key, value in changes.items():
                 now = parameters.get(key)
-                if now is None and _RELATIVE.fullmatch(scalar_text(value)):
+                if now is None and RELATIVE.fullmatch(scalar_text(value)):
                     hint = did_you_mean(key, parameters)
                     raise ConfigError("AHBM-C107", f"{key}: the machine has no such parameter to scale", hint=hint)
                 of[key] = resolved(value, now)
@@ -195,7 +194,9 @@ class Advisor:
             plain, nbytes = machine.of_calls or (machine, 0)
             new = plain.changed(list(changes(dict(plain.parameters)).items()))
             name = machine.protocol if new.protocol == plain.protocol else new.protocol
-            return new if name is None or plain is machine else spoken(new, name, nbytes)
+            if nbytes and name is not None and name != machine.protocol:
+                forced(new, name, nbytes)
+            return new if plain is machine else spoken(new, name, nbytes, crossing(machine, new))
 
         machine = changed(self._machine)
         if self._machine.voices:

@@ -14,7 +14,9 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from ahbm._core import Machine
 from ahbm.base import packaged
+from ahbm.config.protocols import permits
 from ahbm.core.selection import SELECTOR, Choice
 from ahbm.errors import ConfigError
 from ahbm.selectors.files import digest, read
@@ -57,6 +59,7 @@ class NcclModel(BaseSelector):
         # Who says what stands for NCCL's algorithms says all of it.
         self._constants = {**known, **({"stand_ins": {}} if "algorithms" in own else {}), **own}
         self._bus_gbs = self._constants["bus_gbs"]
+        self._machine: Machine | None = None
         self._checked()
 
     @cached_property
@@ -66,6 +69,7 @@ class NcclModel(BaseSelector):
 
     def init(self, comm: Comm) -> None:
         """See `Selector`. Where the constants state no bandwidth, that of the machine's SIP link holds."""
+        self._machine = None if comm.emulator is None else comm.emulator.machine
         if self._bus_gbs is None:
             if comm.emulator is None:
                 raise ConfigError("AHBM-C181", "NCCL's model has neither a bus_gbs nor a machine")
@@ -86,7 +90,15 @@ class NcclModel(BaseSelector):
         if chosen is None:
             return None
         channels, threads = self.size(candidates[chosen[0]], chosen[1], call)
-        return Choice(SELECTOR, chosen[0], chosen[1], channels, threads)
+        return Choice(SELECTOR, chosen[0], chosen[1] if self._has(chosen[1], call) else None, channels, threads)
+
+    def _has(self, protocol: str, call: Call) -> bool:
+        """Whether the machine's library has a protocol for a call; else the machine takes one of its own."""
+        machine = self._machine
+        names = [] if machine is None else [name for name, *_ in machine.protocols]
+        if machine is None or not names:
+            return True
+        return protocol in names and permits(machine, protocol, call.nbytes, call.ranks)
 
     def _candidates(self, table: CostTable) -> dict[str, str]:
         """By name, the algorithm of NCCL that each candidate is, or stands for where no candidate is that one."""

@@ -240,6 +240,14 @@ impl Document {
         Some(protocol.unwrap_or(own).depth(slots))
     }
 
+    /// The protocol of a library that its messages were written for; none where they are no library's.
+    pub const fn protocol(&self) -> Option<Protocol> {
+        match self {
+            Self::Made(plan) | Self::Msccl(plan) => Some(plan.protocol),
+            _ => None,
+        }
+    }
+
     /// Whether it runs with input and output in one memory.
     pub const fn in_place(&self) -> bool {
         match self {

@@ -152,6 +152,8 @@ pub const CODES: &[(&str, &str)] = &[
     ("AHBM-C188", "a size for which no protocol of the machine is used"),
     ("AHBM-C190", "a file of ASTRA-sim with a key that is missing or has a value that ASTRA-sim does not know; names file and key"),
     ("AHBM-C191", "warning: a key or option of ASTRA-sim that changes no number"),
+    ("AHBM-C192", "a protocol that somebody names for a size far from those that it was fitted to"),
+    ("AHBM-C193", "computations without a duration on a machine that does not say what it computes at"),
     ("AHBM-C194", "the library of a machine runs an algorithm that ccl.yaml does not name"),
     ("AHBM-C195", "tables that a machine cannot be fitted to: too few rows, unlike collectives, or no template for them"),
     ("AHBM-C201", "the program under construction is finished"),

@@ -47,6 +47,12 @@ pub struct Protocol {
     pub max_gbs: f64,
     /// Most payload that a network interface carries, in GB/s; `max_gbs` bounds the way of a message where there is none.
     pub nic_gbs: Option<f64>,
+    /// The links with which `max_gbs` was measured; it holds over all links where there are none.
+    pub wire: Option<Rate>,
+    /// The network interfaces with which the bandwidth between nodes was measured.
+    pub nic_wire: Option<Rate>,
+    /// The part of the bandwidths that calls of a size get; `efficiency`, `max_gbs` and `nic_gbs` have it in them.
+    pub share: f64,
     /// Bytes of one rank's array at which half of the bandwidth is reached.
     pub ramp_bytes: u64,
     /// The power with which the share of the bandwidth grows up to there and beyond.
@@ -90,25 +96,95 @@ impl Channels {
 impl Protocol {
     /// The payload that a link of so many bytes per nanosecond carries.
     pub fn on(&self, rate: Rate) -> Rate {
-        self.bounded(rate, self.max_gbs)
+        self.bounded(rate, self.rewired(self.max_gbs, self.wire, rate, 1.0))
     }
 
-    /// The payload that the way between a SIP and the spine carries, over so many interfaces of so many bytes per
-    /// nanosecond.
-    pub fn on_way(&self, interface: Rate, interfaces: f64) -> Rate {
-        let rate = Rate::from_gbs(interface.gbs() * interfaces).unwrap_or(Rate::UNLIMITED);
+    /// The payload that a link inside a node carries of calls between nodes, whose messages wait for links and interfaces in
+    /// turn: the slowest of them is what `max_gbs` was measured with.
+    pub fn across(&self, link: Rate, ways: &Ways) -> Rate {
+        self.bounded(link, self.between(link, ways))
+    }
+
+    /// The payload that the way between a SIP and the spine carries, over some of the interfaces of a node; `across`: of
+    /// calls between nodes, over links of this rate.
+    pub fn on_way(&self, ways: &Ways, across: Option<Rate>) -> Rate {
         let channels = self.channels.map_or(f64::INFINITY, |all| all.together());
-        self.bounded(rate, self.nic_gbs.map_or(self.max_gbs, |most| (most * interfaces).min(channels)))
+        let most = match (self.nic_gbs, across) {
+            (Some(most), _) => (self.rewired(most, self.nic_wire, ways.interface, ways.gain) * ways.used).min(channels),
+            (None, Some(link)) => self.between(link, ways),
+            (None, None) => self.rewired(self.max_gbs, self.nic_wire, ways.interface, ways.gain * ways.striped),
+        };
+        if ways.used == ways.striped {
+            return self.bounded(ways.way(), most);
+        }
+        // Fewer interfaces are full sooner: the share of calls of this size is one of all of them.
+        let all = self.bounded(Ways { used: ways.striped, ..*ways }.way(), most);
+        let alone = Self { efficiency: self.efficiency / self.share, ..self.clone() };
+        alone.bounded(ways.way(), most.min(all.gbs()))
     }
 
-    /// The payload that so many interfaces carry for all SIPs of a node, of what they have together.
-    pub fn on_node(&self, rate: Rate, interfaces: f64) -> Rate {
-        self.nic_gbs.map_or(rate, |most| self.bounded(rate, most * interfaces))
+    /// `max_gbs` of calls between nodes.
+    fn between(&self, link: Rate, ways: &Ways) -> f64 {
+        let (Some(wire), Some(nic), None) = (self.wire, self.nic_wire, self.nic_gbs) else {
+            return self.rewired(self.max_gbs, self.wire, link, 1.0);
+        };
+        let all = |nic: Rate| Rate::from_gbs(nic.gbs() * ways.striped * ways.gain).unwrap_or(Rate::UNLIMITED);
+        if (wire, nic) == (link, ways.interface) {
+            return self.max_gbs;
+        }
+        self.rewired(self.max_gbs, Some(wire.slower(all(nic))), link.slower(all(ways.interface)), 1.0)
+    }
+
+    /// The payload that the interfaces of a node of so many SIPs carry for all of them, of what they have together.
+    pub fn on_node(&self, rate: Rate, ways: &Ways, sips: f64) -> Rate {
+        self.nic_gbs.map_or(rate, |most| {
+            self.bounded(rate, self.rewired(most, self.nic_wire, ways.interface, ways.gain) * sips)
+        })
+    }
+
+    /// A limit that was measured with `times` the `wire`, with as many times the `rate`: the time of a byte differs by
+    /// what it takes on the wire.
+    fn rewired(&self, most: f64, wire: Option<Rate>, rate: Rate, times: f64) -> f64 {
+        match wire.filter(|&wire| wire != rate) {
+            None => most,
+            Some(wire) => {
+                let ns = |rate: Rate| 1.0 / (rate.gbs() * times * self.efficiency);
+                let left = 1.0 / most - ns(wire) + ns(rate);
+                if left > 0.0 { 1.0 / left } else { f64::INFINITY }
+            }
+        }
     }
 
     fn bounded(&self, rate: Rate, most: f64) -> Rate {
         let gbs = (rate.gbs() * self.efficiency).min(most);
         if gbs < rate.gbs() { Rate::from_gbs(gbs).unwrap_or(rate) } else { rate }
+    }
+}
+
+/// The network interfaces of a node, as a message finds them.
+#[derive(Debug, Clone, Copy)]
+pub struct Ways {
+    /// One of them.
+    pub interface: Rate,
+    /// Those that the message is spread over.
+    pub used: f64,
+    /// Those that a library's collectives of whole nodes are spread over.
+    pub striped: f64,
+    /// What these collectives carry over what the interfaces carry.
+    pub gain: f64,
+}
+
+impl Ways {
+    /// What a message finds without a protocol.
+    pub fn way(&self) -> Rate {
+        self.times(self.used)
+    }
+
+    /// What so many interfaces carry together.
+    pub fn times(&self, interfaces: f64) -> Rate {
+        // Less than whole nodes reduce nothing on the way.
+        let gain = if self.used < self.striped { 1.0 } else { self.gain };
+        Rate::from_gbs(self.interface.gbs() * interfaces * gain).unwrap_or(Rate::UNLIMITED)
     }
 }
 

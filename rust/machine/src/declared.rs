@@ -18,7 +18,7 @@ pub(crate) use protocols::{ProtocolKeys, Protocols};
 pub use reader::suggestion;
 pub(crate) use reader::{Reader, shorten};
 pub(crate) use tiers::Tiers;
-pub(crate) use value::{Bytes, Count, Gbs, Names, Ns, PerNs, Real, Signed, Value, Word};
+pub(crate) use value::{Bytes, Count, Gbs, Names, Ns, PerNs, Real, Signed, Told, Value, Word};
 
 /// Declares a section: a struct with defaults that reads itself key by key.
 macro_rules! section {

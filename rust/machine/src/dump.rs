@@ -2,7 +2,7 @@
 
 use crate::cube_links::CubeLink;
 use crate::sip_links::Reducer;
-use crate::{DmaChannels, Heading, Machine, NetworkModel, Ps, Rate, SipNetwork};
+use crate::{DmaChannels, Heading, Machine, NetworkModel, Ps, Rate, SipNetwork, Ways};
 use std::fmt::{self, Write};
 
 impl Machine {
@@ -107,6 +107,13 @@ impl fmt::Display for Machine {
             DmaChannels::Any(count) => writeln!(f, "DMA        {count} write and {count} read channels per PE")?,
             DmaChannels::PerLink => writeln!(f, "DMA        a write and a read channel per PE and link between SIPs")?,
         }
+        if let Some(name) = self.sheet().0 {
+            let at = self.roofline();
+            let (peak, memory) = (at.operations_per_ns / 1000.0, at.bytes_per_ns);
+            writeln!(f, "computing  {peak:.1} TFLOP/s, {memory:.0} GB/s: {name}, by its data sheet")?;
+        } else if self.computes().is_err() {
+            writeln!(f, "computing  unknown: pe.roofline.peak_tflops and memory_gbs would say it")?;
+        }
         if !self.protocols().is_empty() {
             writeln!(f)?;
             writeln!(
@@ -121,7 +128,7 @@ impl fmt::Display for Machine {
             let cap = of.on(Rate::UNLIMITED);
             writeln!(f, "{name:<22} {:>10} {:>12} {:>12} {range:>24}", ns(of.step_ps), gbs(cap), of.efficiency)?;
             if of.nic_step_ps.is_some() || of.nic_gbs.is_some() {
-                let (step_ps, cap) = (of.nic_step_ps.unwrap_or(of.step_ps), of.on_way(Rate::UNLIMITED, 1.0));
+                let (step_ps, cap) = (of.nic_step_ps.unwrap_or(of.step_ps), of.on_way(&ONE, None));
                 writeln!(f, "{:<22} {:>10} {:>12}", "  between nodes", ns(step_ps), gbs(cap))?;
             }
             if (of.min_chunk_bytes, of.max_chunk_bytes) != (0, u64::MAX) {
@@ -144,6 +151,9 @@ impl fmt::Display for Machine {
         Ok(())
     }
 }
+
+/// An interface that carries whatever its protocol does.
+const ONE: Ways = Ways { interface: Rate::UNLIMITED, used: 1.0, striped: 1.0, gain: 1.0 };
 
 /// Bandwidth and latency of the SIP links where all agree.
 fn uniform(machine: &Machine) -> Option<(Rate, Ps)> {

@@ -56,7 +56,7 @@ mod symmetry;
 mod validated;
 pub mod yaml;
 
-pub use costs::{Band, Channels, Costs, DmaChannels, Library, NetworkModel, Protocol, Tier};
+pub use costs::{Band, Channels, Costs, DmaChannels, Library, NetworkModel, Protocol, Tier, Ways};
 pub use declared::suggestion;
 pub use diagnostic::{Diagnostic, Site};
 pub use direction::{Direction, Heading};

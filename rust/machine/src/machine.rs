@@ -44,6 +44,8 @@ pub struct Machine {
     sram_bytes: u64,
     canonical: String,
     roofline: Roofline,
+    sheet: [Option<String>; 2],
+    computes: bool,
     pub(crate) faults: Faults,
     /// Latency of a message between SIPs besides that of its links.
     pub(crate) step_ps: Ps,
@@ -53,6 +55,7 @@ pub struct Machine {
     protocol: Option<String>,
     library: Library,
     bands: Option<Vec<Band>>,
+    ranges: Vec<(String, u32, u64, u64)>,
     voices: Vec<Arc<Machine>>,
 }
 
@@ -167,6 +170,12 @@ impl Machine {
             cube,
             canonical,
             roofline: Roofline::new(declared, sfr_pes),
+            sheet: [&declared.pe.roofline.accelerator, &declared.pe.roofline.source]
+                .map(|told| told.as_ref().map(|told| told.0.clone())),
+            computes: {
+                let said = &declared.pe.roofline;
+                said.unknown != Some(true) || said.peak_tflops.is_some() && said.memory_gbs.is_some()
+            },
             faults: Faults::default(),
             step_ps: declared.spoken().map_or(0, |protocol| protocol.step_ps),
             nic_step_ps: declared.nic_step_ps(),
@@ -175,6 +184,7 @@ impl Machine {
             voices: Vec::new(),
             library: declared.library.library(),
             bands: declared.calibration.as_ref().map(|checked| checked.0.bands()),
+            ranges: declared.calibration.as_ref().map_or_else(Vec::new, |checked| checked.0.ranges()),
         }
     }
 
@@ -213,6 +223,11 @@ impl Machine {
     /// Where the machine is valid, and how far it was off there; none for a machine that was fitted to no measurement.
     pub fn bands(&self) -> Option<&[Band]> {
         self.bands.as_deref()
+    }
+
+    /// The sizes that each protocol was fitted to: its name, ranks, first and last bytes of one rank's array.
+    pub fn ranges(&self) -> &[(String, u32, u64, u64)] {
+        &self.ranges
     }
 
     /// The protocols of the communication library, by name, in the order of the file.
@@ -553,6 +568,24 @@ impl Machine {
     /// Every parameter with its effective value, one `path=value` per line in declaration order.
     pub fn canonical(&self) -> &str {
         &self.canonical
+    }
+
+    /// The accelerator whose data sheet the roofline is, and that sheet, where the machine names them.
+    pub fn sheet(&self) -> (Option<&str>, Option<&str>) {
+        (self.sheet[0].as_deref(), self.sheet[1].as_deref())
+    }
+
+    /// Whether anybody has said what it computes at.
+    ///
+    /// # Errors
+    /// `AHBM-C193` where nobody has.
+    pub fn computes(&self) -> Result<(), Diagnostic> {
+        if self.computes {
+            return Ok(());
+        }
+        let what = "the machine does not say what it computes at, and the job has computations without a duration";
+        Err(Diagnostic::new("AHBM-C193", what)
+            .hint("set pe.roofline.peak_tflops and pe.roofline.memory_gbs, or name its accelerator to ahbm calibrate"))
     }
 
     /// What the kernels of a training job take on a SIP.

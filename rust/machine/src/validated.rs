@@ -4,7 +4,7 @@ use crate::cube_links::CubeLinks;
 use crate::custom::{Custom, CustomEdge};
 use crate::declared::{Gbs, Kind, Names, Reader, Sips, Topology, shorten, suggestion};
 use crate::sip_links::{Reducer, Shape, SipLinks};
-use crate::{Rate, Sfr, SipNetwork, ns_to_ps};
+use crate::{Rate, Sfr, SipNetwork, Ways, ns_to_ps};
 
 const MAX_PES: u64 = 16 << 20;
 const MAX_CUSTOM_SIPS: u32 = 4_096;
@@ -320,15 +320,28 @@ fn nodes(declared: &Topology, reader: &mut Reader<'_>) -> Custom {
     let keys = sips.nodes.clone().unwrap_or_default();
     let (count, size) = (sips.count.0, keys.size.0);
     let m = count.div_ceil(size);
-    let inside = declared.spoken().map_or(sips.link.bandwidth_gbs.rate, |p| p.on(sips.link.bandwidth_gbs.rate));
-    // A striped message crosses what the interfaces of its node carry together.
-    let stripes = if keys.striped == Some(true) { f64::from(size) } else { 1.0 };
-    let together =
-        |interfaces, taper| Rate::from_gbs(keys.nic_gbs.gbs() * interfaces / taper).unwrap_or(Rate::UNLIMITED);
-    let (nic, spine) = (together(stripes, 1.0), together(f64::from(size), keys.taper.0));
+    let link = sips.link.bandwidth_gbs.rate;
+    let striped = if keys.striped == Some(true) { size } else { 1 };
+    let ways = Ways {
+        interface: keys.nic_gbs.rate,
+        used: f64::from(keys.stripes.map_or(striped, |used| used.0.min(striped))),
+        striped: f64::from(striped),
+        gain: keys.striped_gain.filter(|_| striped > 1).map_or(1.0, |gain| gain.0),
+    };
+    let together = ways.times(f64::from(size) / keys.taper.0);
+    let across = keys.stripes.map(|_| link);
     let (nic, spine) = declared
         .spoken()
-        .map_or((nic, spine), |p| (p.on_way(keys.nic_gbs.rate, stripes), p.on_node(spine, f64::from(size))));
+        .map_or((ways.way(), together), |p| (p.on_way(&ways, across), p.on_node(together, &ways, f64::from(size))));
+    let inside = declared.spoken().map_or(link, |p| if across.is_some() { p.across(link, &ways) } else { p.on(link) });
+    if keys.striped_gain.is_some_and(|gain| gain.0 < 1.0) {
+        reader.report_paths(
+            &["system.sips.nodes.striped_gain"],
+            "AHBM-T005",
+            "a gain below 1".to_owned(),
+            "interfaces that carry less have a smaller nic_gbs",
+        );
+    }
     if m > 1 && !count.is_multiple_of(size) {
         let message = format!("{count} SIPs are no whole number of nodes of {size}");
         reader.report_paths(

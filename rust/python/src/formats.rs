@@ -181,6 +181,12 @@ impl PyDocument {
         Ok(self.inner.depth(slots.unwrap_or(u32::MAX), protocol))
     }
 
+    /// The protocol that the plan of thread blocks was written for: "Simple", "LL" or "LL128"; None for others.
+    #[getter]
+    fn protocol(&self) -> Option<&'static str> {
+        self.inner.protocol().map(Protocol::name)
+    }
+
     /// True when it says which bytes go where; a Chakra trace may say only how many.
     #[getter]
     fn buffers(&self) -> bool {

@@ -62,9 +62,12 @@ impl Machine {
 }
 
 /// Name, efficiency, GB/s, those between nodes, `ramp_bytes`, `ramp_exponent`, bytes and chunks that it is for, slots,
-/// channels, algorithms.
+/// channels, algorithms, wires.
 type ProtocolRow =
-    (String, f64, f64, Option<f64>, u64, f64, Range, Range, Option<u32>, Option<ChannelsRow>, Vec<String>);
+    (String, f64, f64, Option<f64>, u64, f64, Range, Range, Option<u32>, Option<ChannelsRow>, Vec<String>, Wires);
+
+/// GB/s of the links and of the network interfaces that it was measured with.
+type Wires = (Option<f64>, Option<f64>);
 
 /// Least and most bytes; None: there is no most.
 type Range = (u64, Option<u64>);
@@ -236,7 +239,8 @@ impl Machine {
 
     /// The protocols of the communication library, in the order of the file: name, `efficiency`, `max_gbs`, `nic_gbs`,
     /// `ramp_bytes`, `ramp_exponent`, (`min_bytes`, `max_bytes`), (`min_chunk_bytes`, `max_chunk_bytes`), `slots`,
-    /// (`channels`, `channel_gbs`, `channel_bytes`) and `algorithms`; None for what it does not say.
+    /// (`channels`, `channel_gbs`, `channel_bytes`), `algorithms`, and (`wire_gbs`, `wire_nic_gbs`); None for what it does
+    /// not say.
     #[getter]
     fn protocols(&self) -> Vec<ProtocolRow> {
         let row = |(name, of): &(String, ahbm_machine::Protocol)| {
@@ -254,6 +258,7 @@ impl Machine {
                 of.slots,
                 channels,
                 of.algorithms.clone(),
+                (of.wire.map(|wire| wire.gbs()), of.nic_wire.map(|wire| wire.gbs())),
             )
         };
         self.inner.protocols().iter().map(row).collect()
@@ -275,6 +280,12 @@ impl Machine {
             (band.collective.clone(), band.ranks, band.from_bytes, band.to_bytes, errors.0, errors.1)
         };
         self.inner.bands().map(|bands| bands.iter().map(row).collect())
+    }
+
+    /// The sizes that each protocol was fitted to: its name, ranks, first and last bytes of one rank's array.
+    #[getter]
+    fn ranges(&self) -> Vec<(String, u32, u64, u64)> {
+        self.inner.ranges().to_vec()
     }
 
     /// The protocol that all runs use; None where each takes the quickest of those that its size allows.
@@ -413,8 +424,20 @@ impl Machine {
             let names = Arithmetic::ALL.map(Arithmetic::name);
             return Err(errors::raise_one(py, *operand::unknown("AHBM-C205", "arithmetic", arithmetic, &names)));
         };
+        self.check_computes(py)?;
         let terms = Terms { lanes: Lanes::default(), roofline: *self.inner.roofline(), factors };
         Ok(terms.kernel(name, &Kernel { operations, arithmetic, bytes: nbytes, host }))
+    }
+
+    /// Raises ConfigError (AHBM-C193) where nobody has said what it computes at.
+    fn check_computes(&self, py: Python<'_>) -> PyResult<()> {
+        self.inner.computes().map_err(|finding| errors::raise_one(py, finding))
+    }
+
+    /// The accelerator whose data sheet `roofline` is, and that sheet; None for what the machine does not name.
+    #[getter]
+    fn sheet(&self) -> (Option<&str>, Option<&str>) {
+        self.inner.sheet()
     }
 
     /// Stable 64-bit hash of everything that influences timing.

@@ -1,5 +1,5 @@
-//! Calls of one job under several protocols, or whose math is slower than the machine's: each program with what it was made
-//! for.
+//! Calls of one job under several protocols, with other network interfaces, or whose math is slower than the machine's: each
+//! program with what it was made for.
 
 use crate::errors;
 use crate::machine::Machine;
@@ -15,8 +15,8 @@ pub(crate) struct Spoken {
     pub(crate) programs: Vec<Option<Arc<ahbm_program::Program>>>,
 }
 
-/// The programs on `machine`. Each keeps the rate of math of the machine that it was made for; on a machine that lets every
-/// call choose its protocol, its protocol too.
+/// The programs on `machine`. Each keeps the machine that it was made for, where calls find another one: with a rate of math,
+/// network interfaces, and a protocol of their own.
 ///
 /// # Errors
 /// `AHBM-V125` for programs of other machines.
@@ -26,7 +26,7 @@ pub(crate) fn spoken<'a>(
     programs: impl Iterator<Item = Option<&'a Program>>,
 ) -> PyResult<Spoken> {
     let chooses = !machine.inner.protocols().is_empty() && machine.inner.protocol().is_none();
-    let rate = machine.inner.costs().math_bytes_per_ns;
+    let hash = machine.inner.hash();
     let mut voices: IndexMap<u64, Machine> = IndexMap::new();
     // Calls share programs, by their addresses.
     let mut made: IndexMap<(*const ahbm_program::Program, u16), Arc<ahbm_program::Program>> = IndexMap::new();
@@ -34,7 +34,7 @@ pub(crate) fn spoken<'a>(
         .map(|program| {
             let program = program?;
             let speaks = chooses && program.machine.protocol().is_some();
-            if !speaks && program.machine.costs().math_bytes_per_ns == rate {
+            if !speaks && (Arc::ptr_eq(&program.machine, &machine.inner) || program.machine.hash() == hash) {
                 return Some(program.inner.clone());
             }
             let entry = voices.entry(program.machine.hash());

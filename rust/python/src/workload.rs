@@ -258,6 +258,7 @@ impl Workload {
     /// `factors` as in `replay`. The interpreter lock is released meanwhile. Raises KeyboardInterrupt.
     #[pyo3(signature = (machine, *, factors=Vec::new()), text_signature = "($self, machine, *, factors=())")]
     fn features(&self, py: Python<'_>, machine: &Machine, factors: Vec<(String, f64)>) -> PyResult<JobFeatures> {
+        self.check_computes(py, machine)?;
         let terms = Terms { lanes: Lanes::ALL[0], roofline: *machine.inner.roofline(), factors };
         let found = interruptible(py, || Ok(ahbm_views::features::Job::of(&self.inner, &terms)))?;
         JobFeatures::of(py, &found)
@@ -310,6 +311,7 @@ impl Workload {
         let regions: Vec<Vec<Region>> =
             regions.into_iter().map(|list| list.into_iter().map(region).collect()).collect();
         logs::refresh(py, &[Part::Engine]);
+        self.check_computes(py, machine)?;
         let terms = Terms { lanes: policy, roofline: *machine.inner.roofline(), factors };
         let Spoken { machine, programs } = spoken(py, machine, programs.iter().map(Option::as_deref))?;
         let programs: Vec<_> = programs.into_iter().zip(made_for).collect();
@@ -323,7 +325,25 @@ impl Workload {
     }
 }
 
+/// Whether a job has computations that state no duration: what they take depends on the machine.
+fn by_roofline(workload: &ahbm_workload::Workload) -> bool {
+    let asks = |node: &ahbm_workload::Node| match node.work {
+        Work::Compute(kernel) => node.ps == 0 && !kernel.is_empty(),
+        Work::Memory { bytes, .. } => node.ps == 0 && bytes > 0,
+        _ => false,
+    };
+    workload.graphs.iter().any(|graph| graph.nodes().iter().any(asks))
+}
+
 impl Workload {
+    /// Refuses a job that computes on a machine that does not say what it computes at.
+    fn check_computes(&self, py: Python<'_>, machine: &Machine) -> PyResult<()> {
+        match machine.inner.computes() {
+            Err(finding) if by_roofline(&self.inner.workload) => Err(errors::raise_one(py, finding)),
+            _ => Ok(()),
+        }
+    }
+
     /// What is wrong with the calls for whose ranks programs were made.
     fn check_made_for(&self, made_for: &[u32], machine: &Machine) -> Result<(), String> {
         if made_for.len() != self.inner.launches() {
@@ -489,6 +509,12 @@ impl Replayed {
             column(py, times.iter().map(|span| span.end)),
             column(py, nodes().map(|node| kind(&node.work))),
         )
+    }
+
+    /// Whether it has computations that state no duration, which take what the machine computes at.
+    #[getter]
+    fn by_roofline(&self) -> bool {
+        by_roofline(&self.job.workload)
     }
 
     /// Computations that state neither a duration nor operations, and take no time.

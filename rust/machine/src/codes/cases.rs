@@ -129,6 +129,8 @@ pub const CASES: &[(&str, &str, &str)] = &[
     ("AHBM-C188", "a call of 1 MiB where every protocol has `max_bytes: 65536`", "let the protocols' ranges hold all sizes that are run"),
     ("AHBM-C190", "`\"all-reduce-implementation\": [\"rings\"]` in a system file", "write one of the values that the message lists"),
     ("AHBM-C191", "`boost-mode` in a system file", "nothing; take the key out to silence it"),
+    ("AHBM-C192", "`--set protocol=ll` at 1 MiB, where LL was fitted to 8 to 64 bytes", "name a protocol that it names for this size, or none"),
+    ("AHBM-C193", "a training job on a machine that was calibrated for an accelerator without a known data sheet", "state `pe.roofline.peak_tflops` and `pe.roofline.memory_gbs`, or calibrate with `--accelerator NAME`"),
     ("AHBM-C194", "`library: {all_reduce: [nccl_ring]}` in a topology.yaml, and no such entry in ccl.yaml", "add the entry to your ccl.yaml, or name an algorithm with -a"),
     ("AHBM-C195", "`ahbm calibrate one_row.csv -o machine.yaml`", "give tables with more sizes, or a template with fewer free parameters"),
     ("AHBM-C201", "a second `finish()` of a ProgramBuilder", "make a new builder for the next program"),

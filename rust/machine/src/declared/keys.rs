@@ -1,6 +1,8 @@
 //! The keys of `topology.yaml`.
 
-use super::{Checked, Count, Gbs, LibraryKeys, Names, Ns, PerNs, ProtocolKeys, Protocols, Real, Tiers, Word, section};
+use super::{
+    Checked, Count, Gbs, LibraryKeys, Names, Ns, PerNs, ProtocolKeys, Protocols, Real, Tiers, Told, Word, section,
+};
 use crate::{DmaChannels, NetworkModel, Protocol, Ps};
 
 section! {
@@ -177,9 +179,16 @@ section! {
         nic_gbs: Gbs = Gbs::new(50.0),
         /// Latency through the spine, in ns.
         spine_ns: Ns = Ns::ps(0),
-        /// Whether a message of one SIP is spread over all interfaces of its node, as libraries that run a channel over each
-        /// of them do; its own alone where absent.
+        /// Whether a collective of a library is spread over the interfaces of its SIPs in a node, as libraries that run a
+        /// channel over each of them do. What one SIP sends to another always has its own interface alone, and so has
+        /// everything where absent.
         striped: Option<bool> = None,
+        /// What such a collective of all SIPs of a node carries over what the interfaces carry: above 1 where less crosses
+        /// them than a ring would send, since switches reduce; 1 where absent.
+        striped_gain: Option<Real> = None,
+        /// Interfaces that a message is spread over, at most all of a node; the emulator sets it for each call between
+        /// nodes.
+        stripes: Option<Count<1, 4_096>> = None,
         /// Bandwidth of a node's interfaces together over that of the node's way to the spine; 1 or more.
         taper: Real = Real(1.0),
         /// The switch of a node reduces what SIPs of the node send and copies what goes to several; false where absent.
@@ -375,6 +384,13 @@ section! {
     /// operations at the peak of their type and bytes at the bandwidth of the memory, or of the host's link. A rank has the
     /// peak and the memory's bandwidth for each of its PEs, and one link to its host.
     Roofline {
+        /// The accelerator whose data sheet says so.
+        accelerator: Option<Told> = None,
+        /// The data sheet.
+        source: Option<Told> = None,
+        /// Nobody has said what it computes at: computations that state no duration are refused (`AHBM-C193`) unless
+        /// `peak_tflops` and `memory_gbs` are there.
+        unknown: Option<bool> = None,
         /// Peak of dense arithmetic in types of two bytes, in 1e12 operations per second; by default two per
         /// multiply-accumulate of `gemm`.
         peak_tflops: Option<Real> = None,

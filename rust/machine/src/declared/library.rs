@@ -37,6 +37,8 @@ section! {
         covariance: Vec<Vec<Signed>> = Vec::new(),
         /// The valid range, and the error in each part of it.
         bands: Vec<BandKeys> = Vec::new(),
+        /// The sizes of the rows that each protocol was fitted to.
+        ranges: Vec<RangeKeys> = Vec::new(),
     }
 }
 
@@ -76,6 +78,21 @@ section! {
     }
 }
 
+section! {
+    /// The sizes of the rows that a protocol was fitted to: beyond them its numbers say nothing, and it is refused where
+    /// somebody names it (`AHBM-C192`).
+    RangeKeys {
+        /// The protocol.
+        protocol: Option<Word> = None,
+        /// Ranks that took part.
+        ranks: Count<1, 1_048_576> = Count(1),
+        /// First size, in bytes of one rank's array.
+        from_bytes: Bytes = Bytes(0),
+        /// Last size.
+        to_bytes: Bytes = Bytes(0),
+    }
+}
+
 impl LibraryKeys {
     pub(crate) fn library(&self) -> Library {
         let named = [
@@ -106,6 +123,14 @@ impl Calibration {
         self.bands.iter().filter_map(band).collect()
     }
 
+    /// Protocol, ranks, first and last bytes of one rank's array.
+    pub(crate) fn ranges(&self) -> Vec<(String, u32, u64, u64)> {
+        let range = |keys: &RangeKeys| {
+            Some((keys.protocol.as_ref()?.0.clone(), keys.ranks.0, keys.from_bytes.0, keys.to_bytes.0))
+        };
+        self.ranges.iter().filter_map(range).collect()
+    }
+
     /// Rules between its values.
     pub(crate) fn check(&self, node: &Tree, reader: &mut Reader<'_>) {
         let square = self.covariance.len() == self.parameters.len()
@@ -120,6 +145,14 @@ impl Calibration {
             }
             if band.from_bytes.0 > band.to_bytes.0 {
                 reader.report(node.at, "AHBM-T005", "from_bytes of a band is more than its to_bytes", None);
+            }
+        }
+        for range in &self.ranges {
+            if range.protocol.is_none() {
+                reader.report(node.at, "AHBM-T005", "a range names no protocol", None);
+            }
+            if range.from_bytes.0 > range.to_bytes.0 {
+                reader.report(node.at, "AHBM-T005", "from_bytes of a range is more than its to_bytes", None);
             }
         }
     }

@@ -23,14 +23,22 @@ section! {
         /// Most payload that a link carries with it.
         max_gbs: Gbs = Gbs::new(f64::INFINITY),
         /// Most payload that a network interface of `topology: nodes` carries with it: the way of a message between nodes
-        /// has one, or those of its node where it is striped. Where absent, `max_gbs` bounds that way.
+        /// has one, or several where it is striped. Where absent, `max_gbs` bounds that way.
         nic_gbs: Option<Gbs> = None,
+        /// Bandwidth of the links with which `max_gbs` was measured. Over other links, the time of a byte differs by what
+        /// it takes on the link; where absent, `max_gbs` holds over all links.
+        wire_gbs: Option<Gbs> = None,
+        /// Bandwidth of the network interfaces with which `nic_gbs`, or else `max_gbs`, was measured on the way between
+        /// nodes.
+        wire_nic_gbs: Option<Gbs> = None,
         /// Bytes of one rank's array at which half of the bandwidth is reached: n bytes get 1 / (1 + sqrt(ramp_bytes / n))
         /// of it.
         ramp_bytes: Bytes = Bytes(0),
         /// The power with which that share grows, above 0 and up to 1; 0.5 where absent. n bytes get
         /// 1 / (1 + (ramp_bytes / n)^ramp_exponent) of the bandwidth.
         ramp_exponent: Option<Real> = None,
+        /// The part of the bandwidths that calls of a size get; the emulator sets it for each call.
+        share: Option<Real> = None,
         /// Channels that a call has at most; where absent, its bandwidth depends on none.
         channels: Option<Count<1, 1024>> = None,
         /// Most payload that a channel carries. All channels of a call share its links and its steps.
@@ -69,6 +77,9 @@ impl ProtocolKeys {
             efficiency: self.efficiency.0,
             max_gbs: together.min(self.max_gbs.gbs()),
             nic_gbs: self.nic_gbs.as_ref().map(Gbs::gbs),
+            wire: self.wire_gbs.map(|gbs| gbs.rate),
+            nic_wire: self.wire_nic_gbs.map(|gbs| gbs.rate),
+            share: self.share.map_or(1.0, |Real(share)| share).max(f64::MIN_POSITIVE),
             ramp_bytes: self.ramp_bytes.0,
             ramp_exponent: self.ramp_exponent.map_or(0.5, |Real(exponent)| exponent),
             min_bytes: self.min_bytes.0,

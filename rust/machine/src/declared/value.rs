@@ -243,6 +243,21 @@ impl Value for Word {
     }
 }
 
+/// What a number is or where it is from: it changes no time.
+#[derive(Debug, Clone)]
+pub(crate) struct Told(pub(crate) String);
+
+impl Value for Told {
+    fn read(node: &Tree, reader: &mut Reader<'_>) -> Option<Self> {
+        Word::read(node, reader).map(|word| Self(word.0))
+    }
+    fn schema() -> Json {
+        Word::schema()
+    }
+    // The machine is the same, whatever is told of it.
+    fn canonical(&self, _: &str, _: &mut String) {}
+}
+
 /// A non-negative real number up to 1e6, such as a length or a size.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Real(pub(crate) f64);

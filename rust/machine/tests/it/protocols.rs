@@ -144,6 +144,86 @@ fn what_an_interface_carries_bounds_striped_messages_and_nodes() {
 }
 
 #[test]
+fn a_message_of_fewer_sips_has_their_interfaces() {
+    let nodes = |more: &str, protocol: &str| {
+        machine(&format!(
+            "system: {{sips: {{count: 8, topology: nodes, link: {{bandwidth_gbs: 400}}, nodes: {{size: 4, nic_gbs: 50, \
+             striped: true{more}}}}}}}\nsip: {{cube_mesh: {{w: 1, h: 1}}}}\n{protocol}"
+        ))
+    };
+    let gbs = |more: &str, protocol: &str| (way(&nodes(more, protocol), 0, 7).1 * 1e6).round() / 1e6;
+    // What reduces on the way counts for whole nodes alone.
+    assert_eq!(gbs(", striped_gain: 1.5", ""), 300.0);
+    for (used, rate) in [(1, 50.0), (2, 100.0), (3, 150.0), (4, 300.0), (9, 300.0)] {
+        assert_eq!(gbs(&format!(", striped_gain: 1.5, stripes: {used}"), ""), rate, "{used}");
+    }
+    // The share that calls of a size get is one of all interfaces: fewer are full sooner.
+    let spoken = |share: f64| {
+        format!("protocols: {{p: {{efficiency: {share}, max_gbs: {}, share: {share}}}}}\nprotocol: p", 200.0 * share)
+    };
+    for (used, share, rate) in [(1, 0.5, 50.0), (4, 0.5, 100.0), (1, 0.125, 25.0), (2, 0.125, 25.0)] {
+        assert_eq!(gbs(&format!(", stripes: {used}"), &spoken(share)), rate, "{used} {share}");
+    }
+    let half = "protocols: {p: {efficiency: 0.5}}\nprotocol: p";
+    assert_eq!(gbs(", stripes: 1", half), 25.0);
+    let unlike = Machine::from_yaml("system: {sips: {topology: nodes, nodes: {striped_gain: 0.5}}}", "t", &[]);
+    assert_eq!(unlike.unwrap_err()[0].code, "AHBM-T005");
+}
+
+#[test]
+fn a_bandwidth_that_was_measured_follows_its_wire() {
+    let gbs = |rate: f64, keys: &str| {
+        let text = "system: {sips: {count: 4, link: {bandwidth_gbs: RATE}}}\nsip: {cube_mesh: {w: 1, h: 1}}\n\
+                    protocols: {p: {KEYS}}\nprotocol: p";
+        let found = machine(&text.replace("RATE", &rate.to_string()).replace("KEYS", keys));
+        found.sip_link().unwrap().0.gbs()
+    };
+    let near = |found: f64, wanted: f64| assert!((found / wanted - 1.0).abs() < 1e-6, "{found} {wanted}");
+    for (rate, wanted) in [(100.0, 100.0), (200.0, 200.0), (50.0, 50.0)] {
+        near(gbs(rate, "max_gbs: 100, wire_gbs: 100"), wanted);
+    }
+    // One that is far from its wire: 1 / 20 - 1 / 100 + 1 / 200, and + 1 / 50.
+    for (rate, wanted) in [(100.0, 20.0), (200.0, 1.0 / 0.045), (50.0, 1.0 / 0.06)] {
+        near(gbs(rate, "max_gbs: 20, wire_gbs: 100"), wanted);
+    }
+    near(gbs(200.0, "max_gbs: 20"), 20.0);
+    let between = |nic: f64, keys: &str| {
+        let text = "system: {sips: {count: 4, topology: nodes, link: {bandwidth_gbs: 400}, nodes: {size: 2, nic_gbs: NIC, \
+                    striped: true}}}\nsip: {cube_mesh: {w: 1, h: 1}}\nprotocols: {p: {KEYS}}\nprotocol: p";
+        way(&machine(&text.replace("NIC", &nic.to_string()).replace("KEYS", keys)), 0, 3).1
+    };
+    near(between(50.0, "max_gbs: 90, wire_nic_gbs: 50"), 90.0);
+    near(between(100.0, "max_gbs: 90, wire_nic_gbs: 50"), 1.0 / (1.0 / 90.0 - 1.0 / 200.0));
+    near(between(100.0, "nic_gbs: 40, wire_nic_gbs: 50"), 2.0 / (1.0 / 40.0 - 1.0 / 100.0));
+}
+
+#[test]
+fn a_machine_says_what_it_computes_at_or_that_nobody_knows() {
+    let roofline = |keys: &str| machine(&format!("{RING}pe: {{roofline: {{{keys}}}}}"));
+    let named = roofline("accelerator: X1, source: its sheet, peak_tflops: 100, memory_gbs: 1000");
+    assert_eq!(named.sheet(), (Some("X1"), Some("its sheet")));
+    assert!(named.to_string().contains("800.0 TFLOP/s, 8000 GB/s: X1, by its data sheet"));
+    // What is told of numbers changes none.
+    assert_eq!(named.hash(), roofline("peak_tflops: 100, memory_gbs: 1000").hash());
+    let unknown = roofline("unknown: true");
+    assert_eq!(unknown.computes().unwrap_err().code, "AHBM-C193");
+    assert!(unknown.to_string().contains("computing  unknown"));
+    assert!(roofline("unknown: true, peak_tflops: 100, memory_gbs: 1000").computes().is_ok());
+    assert!(roofline("unknown: true, peak_tflops: 100").computes().is_err());
+    assert!(roofline("").computes().is_ok());
+}
+
+#[test]
+fn a_calibration_says_the_sizes_of_its_protocols() {
+    let ranges = |text: &str| Machine::from_yaml(&format!("{RING}calibration: {{ranges: [{text}]}}"), "t", &[]);
+    let found = ranges("{protocol: ll, ranks: 8, from_bytes: 8, to_bytes: 64}").unwrap();
+    assert_eq!(found.ranges(), [("ll".to_owned(), 8, 8, 64)]);
+    for wrong in ["{from_bytes: 8}", "{protocol: ll, from_bytes: 8, to_bytes: 4}"] {
+        assert_eq!(ranges(wrong).unwrap_err()[0].code, "AHBM-T005", "{wrong}");
+    }
+}
+
+#[test]
 fn a_protocol_says_which_calls_it_is_for() {
     let text = "protocols:\n  tree: {algorithms: [a, b], max_chunk_bytes: 4095, slice_bytes: 1024}\n  ring: {min_chunk_bytes: 4096}\n";
     let found = machine(&format!("{RING}{text}"));
