@@ -57,6 +57,10 @@ def node(at: int, name: str, kind: int, deps: list[int], attributes: bytes) -> b
     return varint(len(body)) + body
 
 
+STEPS = [(8, 4, 2, 16), (16, 8, 2, 8), (32, 8, 4, 8), (64, 8, 1, 96)]
+"""Data, tensor and pipeline parallel ranks, and layers."""
+READY = 40_000
+"""Nodes that are ready at a time."""
 HEAD = varint(7) + block(1, b"0.0.4")
 
 
@@ -171,9 +175,8 @@ def job(name: str, files: dict[str, Path], backend: str) -> None:
 
 
 def jobs(folder: Path) -> None:
-    sizes = [(8, 4, 2, 16), (16, 8, 2, 8), (32, 8, 4, 8), (64, 8, 1, 96)]
     print("processor time and peak memory of the command")
-    for dp, tp, pp, layers in sizes:
+    for dp, tp, pp, layers in STEPS:
         here = folder / f"{dp}-{tp}-{pp}-{layers}"
         if not here.exists():
             here.mkdir(parents=True)
@@ -188,8 +191,8 @@ def jobs(folder: Path) -> None:
     here = folder / "wide"
     if not here.exists():
         here.mkdir()
-        wide(here, 40_000)
-    job("40,000 ready nodes", setup_of(here), "congestion_unaware")
+        wide(here, READY)
+    job(f"{READY:,} ready nodes", setup_of(here), "congestion_unaware")
     here = folder / "narrow"
     if not here.exists():
         here.mkdir()

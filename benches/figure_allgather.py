@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ahbm.config.ccl import WHOLE
 from ahbm.runs import plans
+from ahbm.source.synth import WHOLE
 from ahbm.source.synthesis import synthesize
 
 GIBPS = 53.687_091_2
@@ -37,6 +37,8 @@ METHODS = {"synthesized": "greedy", "ring": "one_way_ring", "direct": "direct"}
 BASELINES = ("direct, XY", "ring, in step")
 FIELDS = ("network", "algorithm", "chunk_bytes", "gbs")
 NPUS = 64
+POWERS = range(10, 31)
+"""Of 2: the sizes of a chunk."""
 TICKS = {1 << 10: "1 Ki", 1 << 15: "32 Ki", 1 << 20: "1 Mi", 1 << 25: "32 Mi", 1 << 30: "1 Gi"}
 
 
@@ -83,7 +85,7 @@ def rows(plan: Path) -> Iterator[dict[str, Any]]:
             "system.sips.link.latency_ns": LATENCY_NS,
         }
         extents = [value for value in shape.values() if isinstance(value, int)]
-        for chunk in (1 << power for power in range(10, 31)):
+        for chunk in (1 << power for power in POWERS):
             for name, method in METHODS.items():
                 found = synthesize(
                     "all_gather", topology="npu_ring_8", overrides=machine, chunk_bytes=chunk, method=method
@@ -133,8 +135,8 @@ def main() -> None:
         writer.writeheader()
         writer.writerows(table)
     for row in table:
-        if row["chunk_bytes"] == 1 << 30:
-            print(f"{row['network']:20} {row['algorithm']:13} {row['gbs']:8.2f} GB/s at 1 GiB")
+        if row["chunk_bytes"] == 1 << POWERS[-1]:
+            print(f"{row['network']:20} {row['algorithm']:13} {row['gbs']:8.2f} GB/s at {row['chunk_bytes']:,} B")
     draw(table, folder)
 
 

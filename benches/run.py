@@ -26,6 +26,8 @@ from ahbm.core.emulator import Emulator
 
 ROOT = Path(__file__).resolve().parent.parent
 LRAB = "lrab_hierarchical_allreduce"
+LARGE = ((64, 8, 1.0), (1024, 32, 30.0))
+"""SIPs, the side of their torus, and the seconds of the budget."""
 
 
 def row(what: str, measured: float, unit: str, reference: float, of: str) -> None:
@@ -63,7 +65,7 @@ def engine_against_simpy() -> None:
 
 def large_machines() -> None:
     """The hierarchical all-reduce on whole machines, capture included; 16 of 128 PEs of a SIP take part."""
-    for sips, side, budget in ((64, 8, 1.0), (1024, 32, 30.0)):
+    for sips, side, budget in LARGE:
         shape = {"system.sips.count": sips, "system.sips.w": side, "system.sips.h": side}
 
         def run(shape: dict[str, int] = shape) -> None:

@@ -1,6 +1,6 @@
 """What sweeps cost, and that their tables do not depend on how they ran: a table of docs/records/measurements.md.
 
-    python benches/sweep.py [--cases 10000]
+    python benches/sweep.py [--cases 10000] [--rows 1000000]
 
 Needs the extra `sweep`; what is measured on Dask needs `distributed`. Rates depend on what else the computer does:
 processor time does so less.
@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import os
 import random
 import resource
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -135,7 +133,7 @@ def killed(file: Path, store: Path) -> tuple[int, int]:
         before = len(list((store / "parts").glob("*"))) if store.exists() else 0
         while process.poll() is None and len(list((store / "parts").glob("*"))) < before + 15:
             time.sleep(0.02)
-        os.kill(process.pid, signal.SIGKILL)
+        process.kill()
         process.wait()
     told = yaml.safe_load(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
     return told["known"], told["run"]
@@ -160,43 +158,32 @@ def on_dask(asked: ahbm.Space, store: Path) -> str:
     return digest(asked, store)
 
 
-def million(store: Path) -> tuple[float, float]:
-    """Seconds of a query for the front of a million rows, and the most memory that it took, in MiB."""
+def million(store: Path, count: int) -> tuple[float, float]:
+    """Seconds of a query for the front of so many rows, and the most memory that it took, in MiB."""
     chance, rows, cases = random.Random(1), [], []
     asked = ahbm.Space(overrides={GBS: [1, 2.5]})
     kept = Store(store)
     name, kinds, sweep = kept.begin(asked), kinds_of(asked), Sweep("all_reduce", 1, 1)
-    for at in range(MILLION):
+    for at in range(count):
         group = Group(sweep, "machine", {GBS: chance.uniform(1, 400)})
         cases.append(Case(group, "ring", 1024, 0, at, hashlib.sha256(str(at).encode()).hexdigest()))
-        row = ("all_reduce", chance.choice("abc"), f"npu, {chance.randrange(5000)}", "ring_1d", 8)
-        row = (
-            *row,
-            1024 << chance.randrange(10),
-            512,
-            "f16",
-            "sum",
-            -1,
-            chance.uniform(1000, 9000),
-            1.0,
-            2.0,
-            3.0,
-            4.0,
-        )
-        row = (
-            *row,
-            "links",
-            112,
-            4096,
-            None,
-            f"{chance.getrandbits(64):016x}",
-            0,
-            None,
-            chance.randrange(8, 600),
-            50.0,
-        )
-        rows.append((*row, ahbm.__version__, None, None))
-        if len(rows) == MILLION // 8:
+        values = dict.fromkeys(STORED) | {
+            "collective": "all_reduce",
+            "algorithm": chance.choice("abc"),
+            "machine": f"npu, {chance.randrange(5000)}",
+            "topology": "ring_1d",
+            "ranks": 8,
+            "bytes": 1024 << chance.randrange(10),
+            "dtype": "f16",
+            "latency_ns": chance.uniform(1000, 9000),
+            "limited_by": "links",
+            "timeline_hash": f"{chance.getrandbits(64):016x}",
+            "links": chance.randrange(8, 600),
+            "link_gbs": 50.0,
+            "version": build(),
+        }
+        rows.append(tuple(values.values()))
+        if len(rows) == count // 8:
             kept.add(name, cases, rows, kinds)
             cases, rows = [], []
     query = (
@@ -212,14 +199,16 @@ def million(store: Path) -> tuple[float, float]:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--cases", type=int, default=10_000)
+    parser.add_argument("--rows", type=int, default=MILLION, help="of the table whose front is asked for")
+    given = parser.parse_args()
     folder = Path(tempfile.mkdtemp())
     try:
-        show(parser.parse_args().cases, folder)
+        show(given.cases, given.rows, folder)
     finally:
         shutil.rmtree(folder)
 
 
-def show(cases: int, folder: Path) -> None:
+def show(cases: int, rows: int, folder: Path) -> None:
     asked = ahbm.Space.of(space(cases))
     file = folder / "space.yaml"
     file.write_text(yaml.safe_dump(space(cases)), encoding="utf-8")
@@ -233,7 +222,7 @@ def show(cases: int, folder: Path) -> None:
     if find_spec("distributed") is not None:
         tables["dask"] = on_dask(asked, folder / "dask")
     count = asked.count
-    seconds, memory = million(folder / "million")
+    seconds, memory = million(folder / "million", rows)
     print("| what | figure |")
     print("|---|---|")
     print(f"| cases of a 16-NPU all-reduce, one process | {count:,}, {count / alone:,.0f}/s |")
@@ -248,7 +237,7 @@ def show(cases: int, folder: Path) -> None:
     alike = [" = ".join(name for name in tables if tables[name] == one) for one in dict.fromkeys(tables.values())]
     print(f"| tables and stores that are the same, to the byte | {'; '.join(alike)} |")
     print(f"| killed three times: stored, run after that, in all | {known:,} + {ran:,} = {known + ran:,} |")
-    print(f"| front of {MILLION:,} rows | {seconds:.2f} s of processor time, {memory:,.0f} MiB |")
+    print(f"| front of {rows:,} rows | {seconds:.2f} s of processor time, {memory:,.0f} MiB |")
 
 
 if __name__ == "__main__":

@@ -18,18 +18,22 @@ from ahbm.runs.measure import prepare
 
 LARGE = ("-a", "ring_allreduce", "-t", "npu_ring_8", "--set", "system.sips.count=386")
 """1.04 M operations."""
+SLICED = 34
+"""Ranks of the run whose timeline is written."""
+RUNS = 3
+"""Times are the best of so many."""
 
 
 def timelines(folder: Path) -> None:
     """Prints one line per format."""
-    overrides = {"system.sips.count": 34}
+    overrides = {"system.sips.count": SLICED}
     case = prepare("all_reduce", "ring_allreduce", "ring_1d", bytes_per_rank=1 << 20, overrides=overrides)
     outcome = case.compiled()
     assert outcome.program is not None
     timeline = outcome.program.simulate(record=False, detail=True)
     for name in ("out.pftrace", "out.json"):
         path, best = folder / name, float("inf")
-        for _ in range(3):
+        for _ in range(RUNS):
             start = time.process_time()
             slices = timeline.write(path)
             best = min(best, time.process_time() - start)
@@ -40,7 +44,7 @@ def timelines(folder: Path) -> None:
 def command(*arguments: str) -> None:
     """Prints the best of three runs of `ahbm arguments`."""
     best = (float("inf"), 0.0)
-    for _ in range(3):
+    for _ in range(RUNS):
         start, used = time.perf_counter(), os.times()
         subprocess.run([sys.executable, "-m", "ahbm", *arguments], check=True, stdout=subprocess.DEVNULL)
         wall, now = time.perf_counter() - start, os.times()

@@ -21,12 +21,15 @@ from ahbm.choose.files import save
 from ahbm.choose.formats.format import Read
 from ahbm.choose.names import NCCL, UCC
 from ahbm.choose.oracle import Oracle
-from ahbm.choose.rules import Query, Rule, Rules, Span, border
+from ahbm.choose.rules import Query, Rule, Rules, Span
 from ahbm.choose.tune import Given, Tuned, loses, tune
 from ahbm.cli import app
 from ahbm.config.reading import PLAIN
+from ahbm.config.rules import border
 from ahbm.config.topology import load_machine
 from ahbm.errors import ConfigError, DataError
+from ahbm.runs.bench import Sweep
+from ahbm.runs.ladder import climb
 from ahbm.source.plan import read as read_plan
 from support import rings, tuners
 from support.tuners import Called
@@ -125,6 +128,19 @@ def test_a_border_lies_between_its_sizes(below: int, above: int, ranks: int) -> 
     assert below <= found < above
     between = range(below + 1, min(above, below + 4 * ranks) + 1)
     assert (found + 1) % ranks == 0 or not any(size % ranks == 0 for size in between)
+
+
+def test_a_ladder_has_the_borders_of_tuning() -> None:
+    """The same times, the same ranges."""
+    sizes = (1 << 10, 1 << 14, 1 << 17, 1 << 20)
+    names = ("ring_allreduce", "tree_allreduce", "recursive_doubling_allreduce")
+    machine = load_machine("npu_ring_8")
+    rules = tune(Catalogue.of("all_reduce", names), [machine], sizes).rules
+    sweep = Sweep("all_reduce", 1, 1, algorithms=names, topology=machine, data=False, listed=sizes)
+    ranges = climb(sweep).ranges()
+    assert len(ranges) > 1
+    written = [(entry.algorithm, entry.min_bytes, entry.max_bytes or None) for entry in ranges]
+    assert written == [(rule.algorithm, rule.nbytes.least, rule.nbytes.most) for rule in rules]
 
 
 @pytest.mark.parametrize("name", ["nccl_tuner.csv", "ncclx_tuner.csv", "ncclx_tuner.json", "ucc.conf"])

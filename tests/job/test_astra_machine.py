@@ -43,9 +43,42 @@ def test_the_command_replays_and_says_what_has_no_effect(tmp_path: Path) -> None
     options = ["astra", *write(tmp_path), "--num-queues-per-dim", "2"]
     code, out, err = run("ahbm", options, tmp_path)
     assert (code, err) == (0, "") and "on 4 SIPs in a ring_1d" in out and "all_reduce" in out
-    assert out.endswith("no effect without --parity: --num-queues-per-dim\n")
+    *_, last = out.splitlines()
+    assert last.startswith("note: no effect without --parity: --num-queues-per-dim, scheduling-policy, endpoint-delay")
     data = json.loads(run("ahbm", [*options, "--json"], tmp_path)[1])
-    assert data["calls"][0]["collective"] == "all_reduce"
+    assert data["calls"][0]["collective"] == "all_reduce" and f"note: {data['notes'][-1]}" == last
+
+
+def graph(folder: Path, ranks: int) -> None:
+    """An algorithm graph: every rank sends 64 KiB around the ring once."""
+    for rank in range(ranks):
+        events = [
+            ("COMM_SEND_NODE", "out", [], 0, 0, [("comm_dst", (rank + 1) % ranks), ("comm_size", 1 << 16)]),
+            ("COMM_RECV_NODE", "in", [], 0, 0, [("comm_src", (rank - 1) % ranks), ("comm_size", 1 << 16)]),
+        ]
+        write_recording(folder / "around", rank, ranks, events)
+
+
+def test_a_custom_graph_of_the_system_file_runs_as_it_is_written(tmp_path: Path) -> None:
+    """Its messages have the sizes that it states, whatever the size of the call, as in ASTRA-sim."""
+    graph(tmp_path, 4)
+    ends = []
+    for size in (4000, 1 << 20):
+        options = write(tmp_path, size=size, **{"all-reduce-implementation-custom": ["around"]})
+        report = replay(files(tmp_path), files(tmp_path).read())
+        (call,) = report.calls
+        assert (call.algorithm, call.rule) == ("around", "ccl.yaml")
+        assert "around (ccl.yaml)" in run("ahbm", ["astra", *options], tmp_path)[1]
+        ends.append(call.latency_ns)
+    assert ends[0] == ends[1] > (1 << 16) / (50 * GB)
+
+
+def test_a_custom_graph_that_no_call_runs_is_told(tmp_path: Path) -> None:
+    graph(tmp_path, 8)
+    write(tmp_path, **{"all-reduce-implementation-custom": ["around"], "all-gather-implementation-custom": ["around"]})
+    notes = "\n".join(replay(files(tmp_path), files(tmp_path).read()).notes)
+    assert "an algorithm graph of 8 ranks; all_reduce calls that do not run it: 1 of 4 ranks" in notes
+    assert "an algorithm graph of 8 ranks; the job calls no all_gather" in notes
 
 
 def test_calls_run_by_the_algorithm_of_live_ranks(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from ahbm._core import Workload, trace_sort
 from ahbm.cli import app
 from ahbm.errors import BudgetError, ConfigError, FormatError
 from ahbm.job.replay import JobReport
+from ahbm.job.transformer import Transformer
 
 RING = "npu_ring_8"
 REAL = Path(os.environ.get("AHBM_CORPUS", "")) / "real_traces"
@@ -81,6 +82,28 @@ def test_one_step_and_the_gaps_of_the_host(tmp_path: Path) -> None:
     assert step.latency_ns < 500_000 < kept.latency_ns
     with pytest.raises(FormatError, match="AHBM-F187"):
         replayed(path, step=9)
+
+
+def test_what_was_recorded_stands_beside_what_is_simulated(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    both, step, kept = replayed(path), replayed(path, step=4), replayed(path, step=4, host_gaps=True)
+    assert both.recorded is not None and step.recorded is not None and kept.recorded is not None
+    assert both.recorded.ranks_ns == pytest.approx([1_070_000, 1_070_000], abs=500)
+    assert step.recorded.ranks_ns == pytest.approx([520_000, 520_000], abs=500)
+    assert step.recorded.host_gaps_ns == kept.latency_ns - step.latency_ns and kept.recorded.host_gaps_ns is None
+    gaps = f"{step.recorded.host_gaps_ns / 1e6:.3g} ms of the host's gaps are left out (--host-gaps)"
+    assert step.notes[0] == f"recorded 0.52 ms; {gaps}" and f"note: {step.notes[0]}" in str(step)
+    assert kept.notes[0] == "recorded 0.52 ms; the host's gaps are in the simulated time"
+    assert step.notes[0] in step.explain().text() or step.notes[0] in step.beside
+    assert step.to_json()["recorded"]["host_gaps_ns"] == step.recorded.host_gaps_ns
+
+
+def test_a_job_that_nobody_profiled_has_no_recorded_time(tmp_path: Path) -> None:
+    job = Transformer(layers=1, hidden=64, heads=4, sequence=16, vocabulary=64, tp=2).workload()
+    job.write(tmp_path / "step")
+    report = ahbm.open(tmp_path / "step", topology=RING).run()
+    assert isinstance(report, JobReport)
+    assert report.recorded is None and not any("recorded" in note for note in report.notes)
 
 
 def test_a_job_needs_all_ranks_or_is_symmetric(tmp_path: Path) -> None:

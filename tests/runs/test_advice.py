@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from typer.testing import CliRunner
 import ahbm
 from ahbm.cli import app
 from ahbm.errors import ConfigError, TopologyError
-from ahbm.runs.advice import LEVERS, SHARE, SIMULATED, link_class, resolved
+from ahbm.runs.advice import LEVERS, MOST, SHARE, SIMULATED, link_class, resolved
+from ahbm.runs.advice import told as best_of
 from ahbm.runs.explanation import Explanation
 from ahbm.runs.measure import Arguments
 from support.scripts import exchange
@@ -44,7 +46,8 @@ def test_a_ring_bound_by_bandwidth_gains_its_time_on_links() -> None:
     gbs = 1000 * chunk / sum(link.path_ps for link in why.links)
     assert gbs == pytest.approx(50)
     assert why.what_if({BANDWIDTH: "2x"}).gain_ps == 1000 * chunk / 50 / 2
-    assert why.advice[0].what == "twice the bandwidth of all links between SIPs"
+    best = next(entry for entry in why.advice if not entry.algorithm)
+    assert best.what == "twice the bandwidth of all links between SIPs"
 
 
 @pytest.mark.parametrize(
@@ -120,7 +123,7 @@ def test_links_of_a_custom_network_with_their_own_bandwidth_are_all_quicker() ->
 
 def test_every_gain_is_within_its_bound_where_nothing_is_shared() -> None:
     why = explained()
-    exact = {entry.what: entry.gain_ps for entry in why.advice if entry.way == SIMULATED}
+    exact = {entry.what: entry.gain_ps for entry in why.advice if entry.way == SIMULATED and not entry.algorithm}
     bounds = {entry.what: entry.gain_ps for entry in why.advise(0) if entry.what in exact}
     assert set(bounds) == set(exact) and all(entry.way == SHARE for entry in why.advise(0))
     assert all(gain <= bounds[what] for what, gain in exact.items())
@@ -130,7 +133,9 @@ def test_the_budget_decides_how_many_are_simulated_and_time_does_not() -> None:
     why = explained()
     cost = why._timeline.events + why._program.ops
     for runs in (0, 1, 3):
-        assert sum(entry.way == SIMULATED for entry in why.advise(runs * cost)) == runs
+        found = why.advise(runs * cost)
+        assert sum(entry.way == SIMULATED and not entry.algorithm for entry in found) == runs
+    assert not any(entry.algorithm for entry in why.advise(0))
     assert "No change was simulated" in why.text(why.advise(0))
     assert why.text() == explained().text() == str(why)
 
@@ -226,7 +231,7 @@ def test_equal_steps_of_a_plan_are_one_kind(tmp_path: Path) -> None:
     assert any(kind.kind.startswith("recv") and kind.kind.endswith(" on ch0") for kind in why.kinds)
     by_line = text.split("by line of the algorithm:\n")[1].split("by link:")[0].splitlines()
     assert len(by_line) == 11 and by_line[-1].endswith("more")
-    assert "folder" not in text and "ring.xml:" in text
+    assert "folder" not in text.split("what would help:")[0] and "ring.xml:" in text
 
 
 def test_the_command_takes_changes() -> None:
@@ -241,10 +246,56 @@ def test_the_command_takes_changes() -> None:
     asked = advice("--what-if", f"{BANDWIDTH}=2x", "--what-if", "none")
     assert [entry["way"] for entry in asked[:2]] == [SIMULATED, SHARE]
     assert asked[0]["changes"] == {BANDWIDTH: "100"}
-    assert asked[0]["gain_ps"] == advice()[0]["gain_ps"]
+    assert asked[0]["gain_ps"] in [entry["gain_ps"] for entry in advice() if entry["changes"] == asked[0]["changes"]]
     assert advice("--what-if", "all") == advice()
     with pytest.raises(ConfigError, match="AHBM-C142"):
         CliRunner().invoke(app, [*arguments, "--what-if", "everything"], catch_exceptions=False)
+
+
+def test_what_is_told_was_simulated_and_the_best_comes_first() -> None:
+    why = explained(bytes_per_rank="64K")
+    told = best_of(why.advice)
+    gains = [entry.gain_ps for entry in told]
+    assert 0 < len(told) <= MOST and gains == sorted(gains, reverse=True) and gains[-1] > 0
+    assert all(entry.way == SIMULATED and entry.gain_ps <= why.latency_ps for entry in told)
+    text = why.text().split("what would help:\n")[1].split("what a line")[0].splitlines()
+    assert len(text) == 2 * len(told) and all("at most" not in line for line in text)
+
+
+def test_other_algorithms_are_among_the_advice() -> None:
+    """The author of a ring is told what is quicker, and by how much."""
+    why = explained(bytes_per_rank="64K")
+    other = next(entry for entry in why.advice if entry.algorithm == "bidirectional_ring_allreduce")
+    alone = ahbm.run("all_reduce", other.algorithm, "npu_ring_8", data=False, bytes_per_rank="64K")
+    assert other.latency_ps == round(1000 * alone.latency_ns) == why.latency_ps - other.gain_ps
+    assert other in best_of(why.advice) and other.what in why.text()
+    quickest = explained(algorithm=other.algorithm, bytes_per_rank="64K")
+    assert not any(entry.algorithm for entry in quickest.advice)
+
+
+@pytest.mark.parametrize("topology", ["npu_ring_8", "p5", "ring_1d"])
+def test_the_command_of_each_advice_shows_its_time(topology: str) -> None:
+    algorithm = "nccl_ring_allreduce" if topology == "p5" else "ring_allreduce"
+    why = explained(topology, algorithm, dtype="f32", op="max")
+    told = [entry for entry in best_of(why.advice) if entry.changes or entry.algorithm]
+    assert told
+    for entry in told:
+        program, *arguments = shlex.split(entry.command)
+        done = CliRunner().invoke(app, [*arguments, "--no-data", "--json"], catch_exceptions=False)
+        assert program == "ahbm" and done.exit_code == 0, done.output
+        assert round(1000 * json.loads(done.stdout)["latency_ns"]) == entry.latency_ps, entry.command
+
+
+def test_a_wrong_algorithm_is_no_advice(tmp_path: Path) -> None:
+    module = tmp_path / "nothing.py"
+    module.write_text(
+        "def kernel_args(world_size, n_elem, *, cube_w=4, cube_h=4):\n    return (n_elem,)\n\n\n"
+        "def kernel(t_ptr, n_elem, sip_rank, sip_topo_kind, sip_topo_w, sip_topo_h, *, tl):\n"
+        "    tl.store(t_ptr, tl.load(t_ptr, shape=(n_elem,), dtype='f16') * 2)\n"
+    )
+    why = explained(overrides={"algorithms.nothing.module": str(module)})
+    assert any(entry.algorithm for entry in why.advice)
+    assert not any(entry.algorithm == "nothing" for entry in why.advice)
 
 
 def test_values() -> None:

@@ -65,6 +65,28 @@ def test_a_call_goes_by_selector_then_plan_then_configuration(generation: str, t
     assert len(list((tmp_path / "plans").iterdir())) == 2
 
 
+def test_a_plan_of_another_number_of_ranks_says_that_it_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from ahbm.mscclpp import choosing
+    from ahbm.mscclpp.requests import CollectiveRequest
+
+    monkeypatch.setenv("MSCCLPP_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("RANK", raising=False)
+    own = mscclpp.compile(allreduce_by_reading, spec(), 0)
+
+    def told(ranks: int, nbytes: int) -> str:
+        asked = CollectiveRequest(ranks, ranks, 0, 0, 0, nbytes, 0, "allreduce", None)
+        choosing._tell_of_others([own], asked, nbytes)
+        return capsys.readouterr().err
+
+    assert told(3, 1 << 30) == ""
+    assert told(3, 1 << 12) == (
+        "ahbm: the plan by_reading is for 2 ranks, 2 per node: allreduce of 3 ranks, 3 per node, is left to ccl.yaml\n"
+    )
+    assert told(3, 1 << 12) == ""
+
+
 def test_the_fallback_can_be_forced(tmp_path: Path) -> None:
     (tmp_path / "ccl.yaml").write_text(ASKED, encoding="utf-8")
     env = {"AHBM_REPORT": str(tmp_path / "report"), "MSCCLPP_CACHE_DIR": str(tmp_path / "plans")}

@@ -8,6 +8,9 @@ from collections.abc import Sequence
 NOT_TIGHTEST = "perhaps not the tightest"
 """What is said of a bound where a tighter one may exist."""
 
+IDLE = "changes nothing"
+"""End of a note on a choice without effect."""
+
 
 def span(ranks: list[int]) -> str:
     """Ascending ranks in few words: `rank 3`, `ranks 0-2, 5`."""

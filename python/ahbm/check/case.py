@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ahbm.base.request import Request
 from ahbm.base.sizes import Resized
+from ahbm.base.words import IDLE
 from ahbm.check.reference import Reference, inputs, takes_turns
 from ahbm.config.topology import OVERRULED
 from ahbm.core.compiled import Compiled
@@ -55,8 +56,8 @@ class Case:
 
     @property
     def overruled(self) -> list[str]:
-        """The note that ccl.yaml has its own number of ranks, where it has."""
-        return [note for note in self.notes if note.endswith(OVERRULED)]
+        """The notes that ccl.yaml has its own number of ranks, where it has, and on choices that change nothing."""
+        return [note for note in self.notes if note.endswith((OVERRULED, IDLE))]
 
     @staticmethod
     def of(spec: Spec) -> Case:

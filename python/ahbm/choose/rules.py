@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from math import inf, isqrt
+from math import inf
 
 from ahbm.errors import BudgetError, Finding, Site
 
@@ -207,14 +207,3 @@ def merged(rules: Iterable[Rule]) -> Iterator[Rule]:
                 yield first
                 first = rule
         yield first
-
-
-def border(below: int, above: int, ranks: int) -> int:
-    """The last size of the range of `below`, of which `above` is no part: near their geometric mean.
-
-    What begins behind it is a multiple of `ranks` bytes where one lies between them, so that no border stands inside
-    the share of a rank: formats that count bytes per rank can then state it.
-    """
-    mean = isqrt(below * above)
-    whole = (mean // ranks + 1) * ranks
-    return max(min(whole if whole <= above else mean + 1, above), below + 1) - 1

@@ -14,10 +14,11 @@ from ahbm.choose.catalogue import Catalogue
 from ahbm.choose.names import AHBM, NCCL, Library
 from ahbm.choose.oracle import Oracle, OracleTable
 from ahbm.choose.regret import Loss, Point, Regret
-from ahbm.choose.rules import Query, Rule, Rules, Span, border, merged
+from ahbm.choose.rules import Query, Rule, Rules, Span, merged
 from ahbm.choose.sizes import whole_sizes
 from ahbm.choose.turning import Knobs, Turning
 from ahbm.config.protocols import reach
+from ahbm.config.rules import border
 from ahbm.core.selection import MOST
 from ahbm.errors import ConfigError
 from ahbm.source.located import refuse_kernel

@@ -12,10 +12,11 @@ from ahbm.base.words import slug
 from ahbm.choose.card import PLANS
 from ahbm.choose.names import NCCL
 from ahbm.choose.outcomes import request_of
-from ahbm.choose.rules import Rule, Span, border
+from ahbm.choose.rules import Rule, Span
 from ahbm.choose.tune import Tuned
 from ahbm.config.ccl import CclConfig
 from ahbm.config.reading import PLAIN
+from ahbm.config.rules import border
 from ahbm.core.compiled import Cost
 from ahbm.core.emulator import Emulator
 from ahbm.core.selection import CONFIGURED, MOST, Choice

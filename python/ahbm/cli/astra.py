@@ -100,8 +100,5 @@ def astra(
         "--injection-scale": injection_scale != 1.0,
         SWITCH: flags.rendezvous,
     }
-    replayed = replay(files, files.read(allowed), allowed)
+    replayed = replay(files, files.read(allowed), allowed, [name for name, stated in given.items() if stated])
     typer.echo(json.dumps(replayed.to_json()) if as_json else str(replayed))
-    idle = [name for name, stated in given.items() if stated]
-    if idle and not as_json:
-        typer.echo(f"no effect without --parity: {', '.join(idle)}")

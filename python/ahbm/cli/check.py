@@ -14,7 +14,7 @@ from ahbm.cli import completion
 from ahbm.cli.app import app
 from ahbm.cli.excerpts import Excerpts
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import Files, Json, Terms
+from ahbm.cli.options import Files, Json, Terms, refuse_given
 from ahbm.cli.targets import Targeted, arguments_of
 from ahbm.errors import ConfigError
 
@@ -81,14 +81,22 @@ def check(
             "AHBM-C170", "give either files or --algorithm", hint="ahbm check plan.xml, or ahbm check -a ring_allreduce"
         )
 
+    if algorithms:
+        refuse_given(context, "-a names kernels", OF_FILES)
+    else:
+        refuse_given(context, "files say themselves what they compute", OF_KERNELS)
+        if not imports_language(files[0] if files else ""):
+            refuse_given(context, f"{' '.join(files or ())} is no script", ("program", "frontend"))
+
     def answers() -> Iterable[Checked]:
         if files:
             options = c.CheckOptions(how.depth, orders, seed, calls, how.reading)
             if imports_language(files[0]):
+                refuse_given(context, f"{files[0]} is no job", OF_JOBS)
                 script = Script(files[0], arguments_of(context), how.program, how.frontend)
                 yield from c.check_script(script, options)
             else:
-                yield from _jobs_and_files(files, options, terms, groups)
+                yield from _jobs_and_files(context, files, options, terms, groups)
             return
         from ahbm.runs.bench import parse_dtype, parse_size
 
@@ -114,7 +122,14 @@ def check(
     raise typer.Exit(exit_code(verdicts))
 
 
-def _jobs_and_files(files: list[str], options: CheckOptions, terms: Terms, groups: Path | None) -> Iterable[Checked]:
+OF_FILES = ("slots", "quirks", "lenient", "limits", "program", "frontend", "orders", "calls", "groups")
+OF_KERNELS = ("collective", "checks", "size", "root")
+OF_JOBS = ("topologies", "ranks", "settings", "ccl", "dtype", "op", "groups")
+
+
+def _jobs_and_files(
+    context: typer.Context, files: list[str], options: CheckOptions, terms: Terms, groups: Path | None
+) -> Iterable[Checked]:
     from ahbm._core import trace_sort
     from ahbm.errors import AhbmError
     from ahbm.job.checking import check_job
@@ -130,6 +145,8 @@ def _jobs_and_files(files: list[str], options: CheckOptions, terms: Terms, group
             return False
 
     jobs = {file for file in files if is_job(file)}
+    if not jobs:
+        refuse_given(context, f"{' '.join(files)}: no job", OF_JOBS)
     checked = iter(check_files([file for file in files if file not in jobs], options))
     setup = Setup(terms.topology, terms.ccl, terms.overrides or None)
     how = How(groups=groups, dtype=terms.dtype, op=terms.op, reading=options.reading)

@@ -34,9 +34,9 @@ def algorithms(incomplete: str) -> list[str]:
 
 def topologies(incomplete: str) -> list[str]:
     """Packaged topologies, and networks."""
-    from ahbm.config.topology import NETWORKS, names
+    from ahbm.config.topology import DEFAULT, NETWORKS, names
 
-    return _fitting([*names(), *NETWORKS], incomplete)
+    return _fitting([DEFAULT, *names(), *NETWORKS], incomplete)
 
 
 def dtypes(incomplete: str) -> list[str]:

@@ -106,8 +106,10 @@ def convert(
         )
     if source is not None and imports_language(source):
         what = Script(source, arguments_of(context), program, frontend)
-    elif what == collective:
-        what = None
+    else:
+        if program is not None or frontend is not None:
+            raise ConfigError("AHBM-C146", f"{source or algorithm} is no script: no --program or --frontend")
+        what = None if what == collective else what
     paths = plans.convert(
         what,
         wanted,

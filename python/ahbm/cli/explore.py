@@ -55,6 +55,7 @@ def explore(
     from ahbm.check.checks import parse
     from ahbm.check.exploration import attempt, shrink
     from ahbm.config.topology import COUNT
+    from ahbm.core.spec import machine_name
     from ahbm.errors import AhbmError, DataError, UnsupportedError, told
 
     args = arguments_of(context)
@@ -94,7 +95,13 @@ def explore(
                 typer.echo(excerpts.below(told(list(undecided.values()))))
             for failure in failures:
                 typer.echo(excerpts.below(str(failure)))
-            typer.echo("\n".join([f"{len(failures)} of {tried} seeds fail", *(f"note: {n}" for n in case.overruled)]))
+            what = f"{whole.collective} by {case.compiled().algorithm} on {machine_name(case.emulator.machine)}"
+            size = f"{whole.world_size} x {whole.nbytes} B {whole.dtype} {whole.op}"
+            how = {"--protocol": asked.protocol, "--slice": asked.slice_bytes, "--instances": asked.instances}
+            size += "".join(f", {option} {value}" for option, value in how.items() if value is not None)
+            lines = [f"{what}, {size}, checked for {', '.join(sorted(checks))}"]
+            lines += [f"{len(failures)} of {tried} seeds fail", *(f"note: {n}" for n in case.overruled)]
+            typer.echo("\n".join(lines))
 
     def keep(finding: Finding) -> None:
         undecided.setdefault((finding.code, finding.message), finding)

@@ -16,6 +16,7 @@ from ahbm.cli.groups import grouped
 from ahbm.cli.options import CollectiveOrPlan, Json, Processes, Swept, output_option, spread_over
 from ahbm.cli.output import fail_where
 from ahbm.cli.targets import Targeted, arguments_of
+from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
     from ahbm.runs.bench import Sweep
@@ -62,6 +63,8 @@ def ladder(
 ) -> None:
     """Simulate all candidates over sizes and keep the quickest for each range of sizes."""
     swept.refuse_sizes_given_twice(context)
+    if not synth and (chunks, seed) != (1, 0):
+        raise ConfigError("AHBM-C146", "--chunks and --seed are for --synth")
     sweep = swept.sweep(target, arguments_of(context))
     climbed(sweep, output, as_json, tuple(synth or ()), chunks=chunks, seed=seed, jobs=jobs)
 

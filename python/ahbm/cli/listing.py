@@ -95,7 +95,7 @@ def list_(
         return [{"collective": name, "algorithm": config.described(name)} for name in COLLECTIVES]
 
     def topologies() -> list[dict[str, str]]:
-        return [{"topology": name, "kind": "file"} for name in topology.names()] + [
+        return [{"topology": name, "kind": "file"} for name in (topology.DEFAULT, *topology.names())] + [
             {"topology": name, "kind": "SIP network"} for name in topology.NETWORKS
         ]
 

@@ -32,6 +32,8 @@ def numerics(
     """Say how exact a reduction is, in which order it adds, and whether its bits depend on rank, run or size."""
     from ahbm.check.numerics import numerics as measure
 
-    found = measure(asked.open(target, device=device).case, seeds, progress.at)
+    case = asked.open(target, device=device).case
+    found = measure(case, seeds, progress.at)
     progress.clear()
-    typer.echo(json.dumps(found.to_json(), indent=2) if as_json else str(found))
+    told = "\n".join([str(found), *(f"note: {note}" for note in case.overruled)])
+    typer.echo(json.dumps(found.to_json(), indent=2) if as_json else told)

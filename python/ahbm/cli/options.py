@@ -483,8 +483,23 @@ class Swept(Terms):
         if self.vary or self.program or self.frontend:
             raise ConfigError("AHBM-C146", f"{target} is no script: it takes no --vary, --program or --frontend")
         if not is_plan(target):
+            if self.quirks:
+                raise ConfigError("AHBM-C146", f"{target} is no plan: it has no --quirks")
             return None
         return added({free_name(target, self.ccl, self.overrides): target}, self.topology, self.overrides, options)
+
+
+def refuse_given(context: Any, why: str, names: Sequence[str]) -> None:
+    """Raises ConfigError (AHBM-C146) for those of the parameters `names` that are on the command line."""
+    given = [name for name in names if is_given(context, name)]
+    if given:
+        raise ConfigError("AHBM-C146", f"{why}: without {', '.join(given)}")
+
+
+def is_given(context: Any, name: str) -> bool:
+    """Whether a parameter is on the command line."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def parse_settings(settings: Sequence[str] | None) -> dict[str, list[str]]:

@@ -13,7 +13,17 @@ import typer
 from ahbm.cli import completion, progress
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import Device, Json, Processes, Recorded, Swept, output_option, parse_ranks, spread_over
+from ahbm.cli.options import (
+    Device,
+    Json,
+    Processes,
+    Recorded,
+    Swept,
+    output_option,
+    parse_ranks,
+    refuse_given,
+    spread_over,
+)
 from ahbm.cli.output import fail_if_wrong, fail_where
 from ahbm.cli.targets import Targeted, arguments_of
 from ahbm.errors import ConfigError
@@ -79,6 +89,8 @@ def report(
     from ahbm.views.page import require_extra
 
     require_extra()
+    if charts is None:
+        _refuse(context, "no --charts", ("kind",))
     swept.refuse_sizes_given_twice(context)
     args, methods = arguments_of(context), tuple(synth or ())
     cells: list[Report | bench.Refused] = []
@@ -94,7 +106,9 @@ def report(
         page, facts, wrong = _ladder(target, args, swept, methods, jobs)
     elif (timed := _timed(target, args, swept, recorded)) is not None:
         _refuse(context, f"{target} runs for its time only", ("synth", "numerics", "device", "explain"))
-        page, facts = timed
+        sizes = ("begin", "factor", "sizes", "vary", "no_data", "root", *(["end"] if timed[2] else []))
+        _refuse(context, f"{target} runs once, for its time only", sizes)
+        page, facts, _ = timed
     else:
         _refuse(context, f"{target} is no job", OF_JOBS)
         page, cells, facts = _measured(target, args, swept, methods, numerics, device, explain, jobs)
@@ -118,14 +132,7 @@ def _refuse(context: Any, why: str, names: tuple[str, ...]) -> None:
     from dataclasses import fields
 
     names = (*(name for name in names if name != "swept"), *(f.name for f in fields(Swept) if "swept" in names))
-    given = [name for name in names if _given(context, name)]
-    if given:
-        raise ConfigError("AHBM-C146", f"{why}: without {', '.join(given)}")
-
-
-def _given(context: Any, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
+    refuse_given(context, why, names)
 
 
 def _ladder(
@@ -147,8 +154,10 @@ def _ladder(
     return ladders.page(found, sweep), found.to_json(), found.wrong
 
 
-def _timed(target: str, args: tuple[str, ...], swept: Swept, recorded: Recorded) -> tuple[Page, dict[str, Any]] | None:
-    """A job, a trace, or a plan without a known result; None for what is measured."""
+def _timed(
+    target: str, args: tuple[str, ...], swept: Swept, recorded: Recorded
+) -> tuple[Page, dict[str, Any], bool] | None:
+    """A job, a trace, or a plan without a known result, and whether it states its sizes; None for what is measured."""
     from ahbm.job.door import Opened, Terms
     from ahbm.job.replay import JobReport
     from ahbm.runs.bench import parse_dtype, parse_size
@@ -175,10 +184,12 @@ def _timed(target: str, args: tuple[str, ...], swept: Swept, recorded: Recorded)
         frontend=swept.frontend,
     )
     progress.at(f"running {target}")
-    ran = Opened(target, terms).at(parse_size(swept.end)).run(data=False)
+    opened = Opened(target, terms)
+    sized = opened.at(parse_size(swept.end))
+    ran = sized.run(data=False)
     assert isinstance(ran, JobReport | TimeReport)
     progress.at("drawing the page")
-    return jobs.page(ran), ran.to_json()
+    return jobs.page(ran), ran.to_json(), sized is opened
 
 
 def _measured(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os.path import isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -95,12 +95,18 @@ def run(
                 hint="ahbm.run(..., check=...) in a script",
             )
         refuse_terms_of_plans(asked.terms())
+        if best or as_json or no_data or _says_more(asked):
+            what = "a script says itself what is called, of which type and size, and prints what it likes"
+            options = "--size, --dtype, --op, --root, --no-data, --best or --json"
+            raise ConfigError("AHBM-C146", f"{target}: {what}: no {options}")
         _script(Path(target), args, asked)
         return
     refuse_arguments(context, target)
     if target.endswith(".py") and not _lowers(asked.open(target, args=args), asked):
         return
     cells = asked.cells()
+    if best and (len(cells) > 1 or check is not None):
+        raise ConfigError("AHBM-C146", "--best is for one machine and what it runs by, without --check")
     if len(cells) > 1:
         if (et, trace) != (None, None):
             raise ConfigError("AHBM-C146", f"--et and --trace are for one run, not for {len(cells)}")
@@ -123,6 +129,10 @@ def run(
         report.write_timeline(trace)
     typer.echo(json.dumps(report.to_json(), indent=2) if as_json else Excerpts().below(str(report)))
     fail_if_wrong([report] if isinstance(report, Report) else [])
+
+
+def _says_more(asked: Asked) -> bool:
+    return asked.size is not None or (asked.dtype, asked.op, asked.root) != (Asked.dtype, Asked.op, Asked.root)
 
 
 def _setup(asked: Asked) -> Setup:
@@ -148,9 +158,12 @@ def _lowers(opened: Opened, asked: Asked) -> bool:
 def _script(script: Path, args: Sequence[str], asked: Asked) -> None:
     from ahbm.ranks.setup import using
 
-    with using(_setup(asked)), _as_main(script, args) as execute:
+    setup = replace(_setup(asked), performed=set())
+    with using(setup), _as_main(script, args) as execute:
         leave_to_script()
         execute()
+    if asked.algorithm is not None and not setup.performed:
+        typer.echo(f"note: -a {asked.algorithm} performed no call of {script}", err=True)
 
 
 def _is_python(script: Path) -> bool:

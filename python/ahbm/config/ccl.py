@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache, cached_property, lru_cache
 from math import inf
@@ -22,10 +22,11 @@ from ahbm.base.load import load_text
 from ahbm.base.yaml_source import KeyPath, Source, did_you_mean, parse, scalar, scalar_text
 from ahbm.config.checks import AUTO, Check, backpressure, integer, selector, size, text, texts
 from ahbm.config.kinds import KINDS, keys, kind
-from ahbm.config.rules import RULE, Named, Place, first, is_placed, reached_before, selector_told, told
+from ahbm.config.rules import RULE, Named, Place, first, fits, is_placed, reached_before, selector_told, told
 from ahbm.config.settings import Queues, Settings
 from ahbm.errors import ConfigError, Site, UnsupportedError
 
+OVERRIDES = "overrides"
 ENV = "AHBM_CCL"
 """Environment variable that names the ccl.yaml to use."""
 
@@ -67,6 +68,8 @@ class CclConfig:
         self._places: dict[KeyPath, str] = {}
         self._resolved: dict[str, Settings] = {}
         self.origin = layers[-1][0].origin
+        self.file = next((source.origin for source, _ in layers[1:] if source.origin != OVERRIDES), "")
+        """The user's file; empty without one."""
         for source, folder in layers:
             self._add(source, folder)
         for name, choice in self._collectives.items():
@@ -87,7 +90,7 @@ class CclConfig:
         if ccl or os.environ.get(ENV) or path.exists():
             layers.append((_read(path), path.parent))
         if overrides:
-            source = Source("overrides")
+            source = Source(OVERRIDES)
             for key, value in overrides.items():
                 parts = tuple(key.split("."))
                 path_in_file = ("defaults", *parts) if len(parts) == 1 and key in DEFAULTS else parts
@@ -136,6 +139,30 @@ class CclConfig:
             sites=(Site(f"collectives.{collective}", self._place(("collectives", collective))),),
             hint=f"name one under collectives.{collective} in ccl.yaml",
         )
+
+    def of_other_ranks(self, collective: str, nbytes: int, ranks: int) -> tuple[str, ...]:
+        """Notes on the user's rules that a call would have, were it among as many ranks as they are for, before the one
+        that holds."""
+        own = self._own(collective)
+        at = first(own, nbytes, ranks, None, selectors=True)
+        passed = own[: len(own) if at is None else at]
+        return tuple(
+            f"the rule {told(rule)!r} is not for {ranks} ranks"
+            for rule in passed
+            if rule.get("ranks", ranks) != ranks and fits(rule, nbytes, rule["ranks"], None)
+        )
+
+    def unmet_ranks(self, collective: str, counts: Collection[int]) -> tuple[str, ...]:
+        """Notes on the user's rules for as many ranks as no call has, of calls among these numbers of ranks."""
+        rules = [rule for rule in self._own(collective) if rule.get("ranks") not in (None, *counts)]
+        return tuple(f"no {collective} meets the rule {told(rule)!r}" for rule in rules)
+
+    def _own(self, collective: str) -> list[dict[str, Any]]:
+        """The rules of a collective that the user wrote."""
+        choice = self._collectives.get(collective)
+        if not isinstance(choice, list) or not self.is_own(collective):
+            return []
+        return choice[: len(choice) - self._rest.get(collective, 0)]
 
     @cached_property
     def has_selectors(self) -> bool:

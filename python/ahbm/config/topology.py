@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,8 +17,12 @@ ENV = "AHBM_TOPOLOGY"
 """Environment variable that names the topology to use."""
 
 COUNT = "system.sips.count"
+DEFAULT = "default"
+"""Name of the packaged topology.yaml."""
 OVERRULED = f"the configured world_size comes before --ranks ({COUNT})"
 _NETWORK = "system.sips.topology"
+_BEHIND = re.compile(r", (?=[\w.]+=)")
+"""Between a machine's name and the overrides behind it."""
 _ROOFLINE = "pe.roofline."
 
 NETWORKS = (
@@ -40,9 +45,10 @@ def load_machine(
 ) -> Machine:
     """The machine that `topology` describes, with `overrides` (dotted path -> value) applied before it is checked.
 
-    `topology`: a packaged name (`names()`), a path, a name of `NETWORKS` (./topology.yaml, else the packaged default,
-    with `system.sips.topology` set), a Machine (taken as it is), or None: what AHBM_TOPOLOGY names, in the same way,
-    else ./topology.yaml, else the packaged default.
+    `topology`: a packaged name (`names()`, `DEFAULT`), a path, a name of `NETWORKS` (./topology.yaml, else the packaged
+    default, with `system.sips.topology` set), a Machine (taken as it is), or None: what AHBM_TOPOLOGY names, in the
+    same way, else ./topology.yaml, else the packaged default. Behind a name or path there may be overrides, as reports
+    name machines: `npu_ring_8, system.sips.count=16`.
 
     Raises TopologyError: AHBM-T101 for an unknown name, T102 for a file that cannot be read, T103 for overrides of a
     Machine, and whatever is wrong inside (all findings).
@@ -57,6 +63,9 @@ def load_machine(
             )
         return topology
     asked = topology or os.environ.get(ENV)
+    if isinstance(asked, str):
+        asked, *behind = _BEHIND.split(asked)
+        overrides = {**dict(one.split("=", 1) for one in behind), **overrides}
     if asked in NETWORKS:
         overrides = {_NETWORK: asked, **overrides}
         asked = None
@@ -98,22 +107,41 @@ def with_ranks(sips: int, topology: str | None, overrides: Mapping[str, object])
 
 
 def names() -> list[str]:
-    """Names of the packaged topologies."""
+    """Names of the packaged topologies but `DEFAULT`."""
     return packaged.names(packaged.TOPOLOGIES, ".yaml")
+
+
+def read_for(topology: str | Path | Machine | None) -> str:
+    """The name of what is read for `topology`, as it can be given in its place: for None what AHBM_TOPOLOGY names, else
+    topology.yaml where there is one, else `DEFAULT`."""
+    if isinstance(topology, Machine):
+        return name_of(topology)
+    named = topology or os.environ.get(ENV)
+    return str(named) if named else "topology.yaml" if Path("topology.yaml").exists() else DEFAULT
+
+
+def name_of(machine: Machine) -> str:
+    """The packaged name or the path that a machine was read from."""
+    name = machine.origin.removeprefix("packaged ")
+    if name == machine.origin:
+        return name
+    return DEFAULT if name == packaged.TOPOLOGY.name else name.removesuffix(".yaml")
 
 
 def _find(asked: str | Path | None) -> Path:
     if not asked:
         return Path("topology.yaml") if Path("topology.yaml").exists() else packaged.TOPOLOGY
     text = str(asked)
+    if text == DEFAULT:
+        return packaged.TOPOLOGY
     if text in names():
         return packaged.TOPOLOGIES / f"{text}.yaml"
     if isinstance(asked, Path) or text.endswith((".yaml", ".yml")) or "/" in text or os.sep in text:
         return Path(text)
     raise TopologyError(
         "AHBM-T101",
-        f"unknown topology {text!r}: neither a path nor one of {', '.join(names())}",
-        hint=did_you_mean(text, [*names(), *NETWORKS]),
+        f"unknown topology {text!r}: neither a path nor one of {', '.join([DEFAULT, *names()])}",
+        hint=did_you_mean(text, [DEFAULT, *names(), *NETWORKS]),
     )
 
 

@@ -366,9 +366,9 @@ class Emulator:
         if name not in COLLECTIVES:
             raise ConfigError("AHBM-C105", f"unknown collective {name!r}", hint=did_you_mean(name, COLLECTIVES))
         nbytes = request.tiles * request.nbytes
-        notes: tuple[str, ...] = ()
+        notes = self.ccl.of_other_ranks(name, nbytes, request.world_size) if algorithm is None else ()
         if algorithm is None and (selected := self.selected(request)) is not None:
-            notes = (import_module("ahbm.selectors.why").brief(selected),)
+            notes = (*notes, import_module("ahbm.selectors.why").brief(selected))
             algorithm = self.by_choice(request, selected)
         named = algorithm.protocol if isinstance(algorithm, TurnedAlgorithm) else ""
         if not named and not self.is_spoken and (protocols := usable(self.machine, nbytes, request.world_size)):

@@ -12,6 +12,7 @@ from ahbm._core import Machine
 from ahbm.base.request import Request
 from ahbm.config.ccl import CclConfig
 from ahbm.config.settings import Settings
+from ahbm.config.topology import name_of
 from ahbm.core.emulator import Emulator
 from ahbm.errors import ConfigError
 from ahbm.source.algorithm import Algorithm
@@ -112,10 +113,8 @@ class Spec:
 
 
 def machine_name(machine: Machine) -> str:
-    """A machine in words: its topology, and the overrides that changed it."""
-    name = machine.origin.removeprefix("packaged ").removesuffix(".yaml")
-    name = "default" if name == "topology" and machine.origin.startswith("packaged ") else name
-    return ", ".join([name, *(f"{key}={value}" for key, value in machine.overrides)])
+    """A machine in words: its topology, and the overrides that changed it; `load_machine` takes it as a topology."""
+    return ", ".join([name_of(machine), *(f"{key}={value}" for key, value in machine.overrides)])
 
 
 def runs_by(emulator: Emulator, algorithm: str | Algorithm) -> list[object]:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from math import prod
+from os.path import exists
+from pathlib import Path
 from typing import Any
 
 import yaml
 
-from ahbm._core import AstraSetup, Machine
+from ahbm._core import AstraSetup, JobCall, Machine
 from ahbm.base import packaged
 from ahbm.base.load import load_text
 from ahbm.config.reading import PLAIN
 from ahbm.config.topology import load_machine
 from ahbm.errors import UnsupportedError
 from ahbm.job.astra import FILE_BYTES, AstraFiles
+from ahbm.job.preparation import request_of
 from ahbm.job.reading import How, read
 from ahbm.job.replay import JobReport
 from ahbm.job.replay import replay as replay_job
@@ -74,11 +79,27 @@ def _edges(dimensions: Sequence[Dimension]) -> Iterator[dict[str, object]]:
                 yield {"from": rank, "to": rank + (other - at) * stride, **link}
 
 
-def replay(files: AstraFiles, setup: AstraSetup, limits: Sequence[tuple[str, int]] = ()) -> JobReport:
-    """The set-up's job on its machine, every collective by the algorithm that `ahbm.distributed` would choose; one
-    computation and one communication of a rank at a time.
+IMPLEMENTATIONS = {
+    "all-reduce": "all_reduce",
+    "all-gather": "all_gather",
+    "reduce-scatter": "reduce_scatter",
+    "all-to-all": "all_to_all",
+}
+"""The kinds of collectives of a system file by their names there."""
+NO_MEMORY = "NO_MEMORY_EXPANSION"
+FOLLOWED = ("peak-perf", "local-mem-bw", "roofline-enabled")
+"""Keys of a system file that the machine has."""
 
-    Raises as `machine` and `ahbm.open`.
+
+def replay(
+    files: AstraFiles, setup: AstraSetup, limits: Sequence[tuple[str, int]] = (), idle: Iterable[str] = ()
+) -> JobReport:
+    """The set-up's job on its machine, one computation and one communication of a rank at a time. Collectives for whose
+    kind the system file names an algorithm graph run it where it has as many ranks as they; all others are performed
+    by what `ahbm.distributed` would choose. Notes of the report say which keys of the system file change nothing.
+
+    idle: options that were given and change nothing; a note says so.
+    Raises as `machine` and `ahbm.open`, and FormatError for algorithm graphs that are none.
     """
     how = How(
         groups=files.groups if files.has_groups else None,
@@ -86,9 +107,63 @@ def replay(files: AstraFiles, setup: AstraSetup, limits: Sequence[tuple[str, int
         quickest=True,
         reading=replace(PLAIN, limits=(("file_bytes", FILE_BYTES), *limits)),
     )
+    job = read(f"{files.workload}.0.et", how).on_network([npus for _, npus, *_ in setup.dimensions])
+    system: dict[str, Any] = json.loads(load_text(files.system))
+    graphs, left = _graphs(files, system, job.calls, how)
     # Whole activations are messages, too long for the slots of a small memory.
-    overrides = {"defaults.buffer_kind": "hbm"}
+    overrides = {"defaults.buffer_kind": "hbm", **graphs}
     network = Setup(machine(setup.dimensions, str(files.network), setup.roofline), overrides=overrides)
-    target = f"{files.workload}.0.et"
-    job = read(target, how).on_network([npus for _, npus, *_ in setup.dimensions])
-    return replay_job(job, plans.label(target), network, how)
+    report = replay_job(job, plans.label(f"{files.workload}.0.et"), network, how)
+    keys = [key for key in system if key not in FOLLOWED and not key.endswith("-custom")]
+    memory = yaml.safe_load(load_text(files.memory))["memory-type"]
+    without = [
+        *idle,
+        *([f"{', '.join(keys)} of {files.system}"] if keys else []),
+        *([f"{memory} of {files.memory}"] if memory != NO_MEMORY else []),
+    ]
+    told = [f"no effect without --parity: {', '.join(without)}"] if without else []
+    performed = replace(report.performed, notes=(*report.performed.notes, *left, *told))
+    return replace(report, performed=performed)
+
+
+def _graphs(
+    files: AstraFiles, system: dict[str, Any], calls: Sequence[JobCall], how: How
+) -> tuple[dict[str, object], list[str]]:
+    """Overrides of ccl.yaml by which calls run the algorithm graphs of a system file, and notes on calls that do not.
+
+    A graph runs with the sizes that it states, whatever the size of the call, as in ASTRA-sim.
+    """
+    overrides: dict[str, object] = {}
+    notes = []
+    for key, collective in IMPLEMENTATIONS.items():
+        found = system.get(f"{key}-implementation-custom")
+        if not found:
+            continue
+        (prefix,) = [found] if isinstance(found, str) else found
+        path = _found(prefix, Path(files.system))
+        ranks = how.reading.read(path).ranks
+        own = [call for call in calls if call.collective == collective]
+        rules = []
+        sizes = sorted({request_of(call, how).nbytes for call in own if len(call.ranks) == ranks})
+        for nbytes in sizes:
+            name = plans.label(path)
+            if len(sizes) > 1 or f"algorithms.{name}.plan" in overrides:
+                name = f"{name}_{collective}_{nbytes}"
+            entry = {"plan": str(path.absolute()), "collective": collective, "stated_bytes": nbytes}
+            overrides |= {f"algorithms.{name}.{field}": value for field, value in entry.items()}
+            rules.append({"ranks": ranks, "max_bytes": nbytes, "algorithm": name})
+        if rules:
+            overrides[f"collectives.{collective}"] = rules
+        others = Counter(len(call.ranks) for call in own if len(call.ranks) != ranks)
+        told = ", ".join(f"{count:,} of {size} ranks" for size, count in sorted(others.items()))
+        if told or not own:
+            what = f"{collective} calls that do not run it: {told}" if told else f"the job calls no {collective}"
+            notes.append(f"{path} is an algorithm graph of {ranks} ranks; {what}")
+    return overrides, notes
+
+
+def _found(prefix: str, system: Path) -> Path:
+    """The first file of an algorithm graph: below the working folder, else below a folder above the system file."""
+    folders = [Path(), *system.parents]
+    base = next((folder for folder in folders if exists(f"{folder / prefix}.0.et")), Path())
+    return Path(f"{base / prefix}.0.et")

@@ -7,18 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ahbm._core import Workload
-from ahbm.base import codes
 from ahbm.base.request import Request
 from ahbm.base.words import aligned
-from ahbm.check.case import Case
-from ahbm.core.emulator import Emulator
-from ahbm.core.selection import Candidates
-from ahbm.errors import AhbmError
 from ahbm.job.preparation import Preparation
 from ahbm.job.reading import AS_IT_IS, How
 from ahbm.job.replay import JobReport, replay
 from ahbm.ranks.setup import Setup
-from ahbm.runs.measure import verify
+from ahbm.runs import rivals
 from ahbm.selectors.protocol import Function
 
 
@@ -111,10 +106,10 @@ def best(workload: Workload, name: str, setup: Setup, how: How = AS_IT_IS, candi
     """
     before = replay(workload, name, setup, how)
     kinds = _kinds(Preparation(before.emulator, setup, how, compare=workload.recorded), workload)
-    ranked = {kind: _alone(before.emulator, calls.request) for kind, calls in kinds.items()}
+    ranked = {kind: rivals.alone(before.emulator, calls.request) for kind, calls in kinds.items()}
     chosen: dict[Kind, str] = {}
     latency = before.latency_ns
-    judge = _Judge(before.emulator)
+    judge = rivals.Judge(before.emulator)
 
     def attempt(choices: dict[Kind, str]) -> None:
         nonlocal latency, chosen
@@ -174,48 +169,6 @@ def _kinds(preparation: Preparation, workload: Workload) -> dict[Kind, _Calls]:
             first = _Calls(request, compiled.algorithm, compiled.latency_ps)
             found.setdefault(_kind(request), first).count += 1
     return dict(sorted(found.items(), key=lambda item: -item[1].count * item[1].alone_ps))
-
-
-def _alone(emulator: Emulator, request: Request) -> dict[str, int]:
-    """The time of every algorithm that can perform a request, in ps, the quickest first."""
-    found = {}
-    for algorithm in Candidates(emulator, request.collective):
-        try:
-            found[algorithm] = emulator.compile_timed(request, algorithm).latency_ps
-        except AhbmError:
-            # It cannot perform this call: no candidate.
-            continue
-    return dict(sorted(found.items(), key=lambda item: (item[1], item[0])))
-
-
-class _Judge:
-    """Looks at the results of algorithms that would be chosen, of each once."""
-
-    def __init__(self, emulator: Emulator) -> None:
-        self._emulator = emulator
-        self._known: dict[tuple[Request, str], bool] = {}
-        self.wrong: dict[str, str] = {}
-        self.undecided: dict[str, str] = {}
-
-    def right(self, request: Request, algorithm: str) -> bool:
-        """Whether an algorithm's result is right; true of what says how many bytes travel and not which."""
-        key = (request, algorithm)
-        if key not in self._known:
-            self._known[key] = self._emulator.compile_timed(request, algorithm).timed or self._decide(*key)
-        return self._known[key]
-
-    def _decide(self, request: Request, algorithm: str) -> bool:
-        try:
-            verify(Case(self._emulator, request, algorithm), data=None, seed=0, mode="integers", check="result")
-        except AhbmError as error:
-            told = self.wrong if codes.says_wrong(error.code) else self.undecided
-            if told is self.undecided and error.code != codes.RESULT_UNDECIDED:
-                raise
-            told.setdefault(
-                algorithm, f"{error.code} {error.message} ({request.nbytes} B on {request.world_size} ranks)"
-            )
-            return False
-        return True
 
 
 def _choosing(chosen: dict[Kind, str]) -> Function:

@@ -6,18 +6,19 @@ Which of three runs a target gets is decided here and nowhere else: it is *measu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os.path import isdir
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ahbm._core import Machine, Plan, trace_sort
+from ahbm._core import Machine, Plan, Workload, trace_sort
 from ahbm.base.arguments import checked
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.load import is_prefix
 from ahbm.base.placement import DPPolicy
+from ahbm.base.words import IDLE
 from ahbm.check.case import Case
 from ahbm.config.ccl import split_overrides
 from ahbm.config.reading import PLAIN, Reading
@@ -25,9 +26,10 @@ from ahbm.config.topology import load_machine, sized
 from ahbm.core.spec import Spec
 from ahbm.core.turned import MATH
 from ahbm.dsl.script import Script
-from ahbm.errors import ConfigError
+from ahbm.errors import AhbmError, ConfigError
 from ahbm.job.reading import AS_IT_IS, How
 from ahbm.job.reading import read as read_job
+from ahbm.job.recorded import recorded
 from ahbm.job.replay import JobReport, replay
 from ahbm.ranks.setup import Setup
 from ahbm.runs import knobs, plans, timed
@@ -40,7 +42,7 @@ from ahbm.selectors.protocol import AnySelector
 from ahbm.selectors.why import Explanation as ChoiceExplanation
 from ahbm.selectors.why import explain
 from ahbm.source.function import AnyAlgorithm, as_algorithm
-from ahbm.source.plan import PROTOCOLS, SLOTS, has_known_result, read
+from ahbm.source.plan import PROTOCOLS, SLOTS, has_known_result, is_free, read
 
 if TYPE_CHECKING:
     from ahbm.job.best import Best
@@ -158,6 +160,9 @@ class Opened:
                 raise ConfigError("AHBM-C146", f"{self.target} is a plan: it takes no --algorithm, --root or --device")
             if terms.selector is not None:
                 raise ConfigError("AHBM-C146", f"{self.target} is a plan: it takes no selector")
+            self.refuse_terms_of_jobs()
+            if (terms.slice_bytes, terms.slots) != (None, None) or terms.reading.lenient:
+                self._refuse_lowering(read(self.source, terms.reading))
             return plans.prepare(self.source, terms.topology, _options(terms, SLOTS), **arguments)
         refuse_terms_of_plans(terms)
         return prepare(self.target, terms.algorithm, terms.topology, **(arguments | Arguments(selector=terms.selector)))
@@ -235,8 +240,7 @@ class Opened:
         plan = read(self.source, terms.reading)
         if not plan.buffers and (terms.protocol, terms.instances, terms.slice_bytes) != (None,) * 3:
             raise ConfigError("AHBM-C146", f"{target} names no buffers: it has no protocol, slices or instances")
-        if terms.slots is not None and not plan.queues:
-            raise ConfigError("AHBM-C146", f"{target} has no queues: it runs without --slots")
+        self._refuse_lowering(plan)
         nbytes, note = terms.bytes_per_rank, tuple[str, ...]()
         if plan.buffers and nbytes is None:
             nbytes = plans.default_bytes(plan, terms.dtype, terms.instances or 1)
@@ -244,6 +248,11 @@ class Opened:
         if plan.buffers and has_known_result(plan):
             report = measure(self.case, data=data, check=False if check is None else check, seed=seed)
             return replace(report, notes=(*report.notes, *note))
+        if terms.algorithm is not None or terms.selector is not None or terms.root != 0 or terms.device:
+            what = "it takes no --algorithm, selector, --root or --device"
+            raise ConfigError("AHBM-C146", f"{target} is a plan: {what}")
+        if not plan.buffers and (terms.dtype, terms.op) != (Terms.dtype, Terms.op):
+            raise ConfigError("AHBM-C146", f"{target} names no buffers: it has no --dtype or --op")
         if check is not None:
             raise ConfigError(
                 "AHBM-C146",
@@ -261,6 +270,16 @@ class Opened:
             overrides=terms.overrides,
             ccl=terms.ccl,
         )
+
+    def _refuse_lowering(self, plan: Plan) -> None:
+        """Raises ConfigError (AHBM-C146) for ways of lowering that the plan itself states, and of reading that are for
+        other files."""
+        if self.terms.slice_bytes is not None and plan.buffers and not is_free(plan):
+            raise ConfigError("AHBM-C146", f"{self.target} states its messages: it runs without --slice")
+        if self.terms.slots is not None and not plan.queues:
+            raise ConfigError("AHBM-C146", f"{self.target} has no queues: it runs without --slots")
+        if self.terms.reading.lenient and not plan.format.startswith("chakra"):
+            raise ConfigError("AHBM-C146", f"{self.target} is no trace: --lenient is for dependencies of nodes")
 
     @checked
     def options(self, plan: Plan) -> plans.Options:
@@ -290,8 +309,11 @@ class Opened:
 
     @cached_property
     def is_job(self) -> bool:
-        """Whether the target is a training job. Raises as reading it."""
+        """Whether the target is a training job. Raises as reading it, and ConfigError (AHBM-C146) for a kind of what is
+        no trace."""
         if not is_plan(self.target) or self.target.endswith(".py"):
+            if self.terms.kind is not None and self.target.endswith(".py"):
+                raise ConfigError("AHBM-C146", f"{self.target} is no trace: no --as")
             return False
         if self.terms.kind not in (None, "job", "algorithm"):
             raise ConfigError("AHBM-C146", f"--as {self.terms.kind}: a trace is a job or an algorithm")
@@ -332,13 +354,44 @@ class Opened:
 
     def _replayed(self) -> JobReport:
         setup, how = self.replaying()
-        return replay(self.target, plans.label(self.target), setup, how)
+        label = plans.label(self.target)
+        report, found = replay(self.target, label, setup, how), recorded(self.target, how.step)
+        if idle := tuple(self._idle(report, how)):
+            performed = replace(report.performed, notes=(*report.performed.notes, *idle))
+            report = replace(report, performed=performed)
+        if found is None:
+            return report
+        if not how.host_gaps:
+            gaps = replay(self.target, label, setup, replace(how, host_gaps=True)).latency_ns - report.latency_ns
+            found = replace(found, host_gaps_ns=gaps)
+        return replace(report, recorded=found)
+
+    def _idle(self, report: JobReport, how: How) -> Iterator[str]:
+        """Notes on terms that change nothing in this job, because it states itself what they would say."""
+        calls = report.performed.calls
+        if how.dtype != Terms.dtype and all(call.dtype is not None for call in calls):
+            yield f"every call states its element type: dtype {how.dtype} {IDLE}"
+        if how.op != Terms.op and all(call.op is not None for call in calls if COLLECTIVES[call.collective].reduces):
+            yield f"every call states its operator: op {how.op} {IDLE}"
+        if how.reading.lenient and report.asked.workload.left_out == (0, 0):
+            yield f"every dependency is on a node that exists: lenient {IDLE}"
+        for name, other in (("groups", replace(how, groups=None)), ("symmetric", replace(how, symmetric=False))):
+            if getattr(how, name):
+                try:
+                    same = _shape(read_job(self.target, other)) == _shape(report.asked.workload)
+                except AhbmError:
+                    same = False
+                if same:
+                    yield f"the job says itself which ranks do what: {name} {IDLE}"
 
     def replaying(self) -> tuple[Setup, How]:
         """The machine that a job is replayed on, and how. Raises ConfigError (AHBM-C146) for terms of plans."""
         target, terms = self.target, self.terms
         if (terms.bytes_per_rank, *terms.of_plans) != (None,) * 5:
             options = "--size, --slots, --protocol, --slice or --instances"
+            raise ConfigError("AHBM-C146", f"{target} is a job: it takes no {options}")
+        if terms.root != 0 or terms.device or terms.reading.quirks or (terms.program, terms.frontend) != (None, None):
+            options = "--root, --device, --quirks, --program or --frontend"
             raise ConfigError("AHBM-C146", f"{target} is a job: it takes no {options}")
         setup = Setup(terms.topology, terms.ccl, dict(terms.overrides or {}) or None, as_algorithm(terms.algorithm))
         how = How(
@@ -419,6 +472,11 @@ def terms_of(given: Mapping[str, Any]) -> Terms:
         known = ", ".join(Terms.__dataclass_fields__)
         raise ConfigError("AHBM-C146", f"open: there is no term {unknown[0]!r}", hint=f"one of {known}")
     return Terms(**given)
+
+
+def _shape(job: Workload) -> object:
+    """What tells jobs from each other that were read from the same files."""
+    return job.ranks, job.nodes, [(call.collective, call.ranks, call.bytes) for call in job.calls]
 
 
 def is_case(target: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,7 +15,7 @@ from ahbm.base.request import Request, Shares
 from ahbm.config.rules import Place
 from ahbm.core.limits import Places
 from ahbm.core.selection import ARGUMENT, CONFIGURED, DEFAULT, Choice
-from ahbm.errors import AhbmError, Finding, Site, UnsupportedError
+from ahbm.errors import AhbmError, ConfigError, Finding, Site, UnsupportedError
 from ahbm.ranks.calls import Alike, CallRecord, Ran, Row, summed, together
 from ahbm.selectors.asking import ConfiguredSelectors, Solo
 from ahbm.selectors.loading import as_selector
@@ -115,7 +116,8 @@ class Preparation:
         """Programs that other ranks may run, by what is asked for besides ranks."""
 
     def all(self, calls: Sequence[JobCall]) -> list[Compiled]:
-        """The programs of all calls of a job, one for those that are alike. Raises as `of`."""
+        """The programs of all calls of a job, one for those that are alike. Raises as `of`, and as `_refuse_idle`."""
+        self._refuse_idle(calls)
         # A selector may answer differently every time, and a rule may be for one node.
         ccl = self._emulator.ccl
         each = bool(self._selectors) or ccl.has_selectors or any(True for _ in ccl.rules_of_jobs())
@@ -168,6 +170,38 @@ class Preparation:
         self.rules.append(CONFIGURED if own else DEFAULT)
         return self._shared(request, None if rule is None else rule[1])
 
+    def told(self, calls: Sequence[JobCall]) -> Iterator[str]:
+        """Notes where the algorithm that was asked for performs some of the calls that were prepared, and not all; and
+        where rules of ccl.yaml are for other numbers of ranks."""
+        for name in sorted({call.collective for call in calls} - self._overruled):
+            counts = {len(call.ranks) for call in calls if call.collective == name}
+            yield from self._emulator.ccl.unmet_ranks(name, counts)
+        if self._algorithm is None:
+            return
+        taken = [call for call, rule in zip(calls, self.rules, strict=True) if rule == ARGUMENT]
+        left = [call for call, rule in zip(calls, self.rules, strict=True) if rule != ARGUMENT]
+        if left:
+            name = self._emulator.algorithm(self._algorithm).name
+            which = f": {_counted(taken)}" if taken else ""
+            others = f"; others perform {_counted(left)}"
+            yield f"{name} performs {len(taken):,} of {len(calls):,} calls{which}{others}"
+
+    def _refuse_idle(self, calls: Sequence[JobCall]) -> None:
+        """Raises ConfigError (AHBM-C115), with the job's collectives, where the algorithm that was asked for performs
+        none of a job's calls; UnsupportedError (AHBM-U113) where it does not say what it performs."""
+        if self._algorithm is None or any(self._performs(name) for name in {call.collective for call in calls}):
+            return
+        found = self._emulator.algorithm(self._algorithm)
+        job = f"the job calls {_counted(calls)}" if calls else "the job calls no collective"
+        for call in calls:
+            try:
+                found.check(request_of(call, self._how))
+            except AhbmError as error:
+                first, *others = error.findings
+                raise AhbmError.of([_at(replace(first, message=f"{first.message}; {job}"), call), *others]) from None
+        what = f"{found.name} implements {', '.join(found.collectives)}; {job}"
+        raise ConfigError("AHBM-C115", what, sites=(Site(found.name, found.source),), hint="choose another algorithm")
+
     def idle_rules(self) -> Iterator[Finding]:
         """A warning for each rule for calls of jobs that held for none of those which were prepared."""
         for collective, at, site in self._emulator.ccl.rules_of_jobs():
@@ -203,6 +237,12 @@ class Preparation:
         return self._algorithm is not None and collective in self._emulator.algorithm(self._algorithm).collectives
 
 
+def _counted(calls: Sequence[JobCall]) -> str:
+    """The collectives of calls, and how many calls each has."""
+    counts = Counter(call.collective for call in calls)
+    return ", ".join(f"{name} ({count:,})" for name, count in sorted(counts.items()))
+
+
 def _at(finding: Finding, call: JobCall) -> Finding:
     return Finding(finding.code, finding.message, (*finding.sites, Site("in the job", call.origin)), finding.hint)
 
@@ -236,6 +276,8 @@ class Performed:
     rules: Sequence[str]
     times: Sequence[tuple[int, int, int]]
     """Of each call: the arrival of its first rank, that of its last one, and its end, in ps."""
+    notes: tuple[str, ...] = ()
+    """What became of the algorithm that was asked for."""
 
     @cached_property
     def order(self) -> tuple[int, ...]:

@@ -19,10 +19,12 @@ from ahbm.base.arguments import checked
 from ahbm.base.logs import INFO, log
 from ahbm.base.words import aligned, span
 from ahbm.config.protocols import held
-from ahbm.config.topology import sheet
+from ahbm.config.topology import name_of, sheet
+from ahbm.core.spec import machine_name
 from ahbm.errors import BudgetError, ConfigError, Finding
 from ahbm.job.preparation import Performed, Preparation, uneven
 from ahbm.job.reading import AS_IT_IS, How, left_out, read
+from ahbm.job.recorded import Recorded
 from ahbm.ranks.calls import CallRecord, Row, calibrated, spoken, table
 from ahbm.runs.traces import Run
 from ahbm.selectors.protocol import AnySelector
@@ -30,6 +32,7 @@ from ahbm.selectors.protocol import AnySelector
 if TYPE_CHECKING:
     from ahbm.core.emulator import Emulator
     from ahbm.ranks.setup import Setup
+    from ahbm.runs.rivals import Alternatives
 
 
 @dataclass(frozen=True)
@@ -76,12 +79,25 @@ class Stretch:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """What was replayed, and how: enough to replay it with changes."""
+
+    workload: Workload
+    target: str
+    """Its file, prefix or folder; empty for a job in memory."""
+    setup: Setup
+    how: How
+
+
+@dataclass(frozen=True)
 class JobReport(Run):
     """One replayed job. Times are simulated; no data were moved."""
 
     job: str
     topology: str
     """Network between the SIPs."""
+    machine: str
+    """The machine in words: its topology, and the overrides that changed it."""
     ranks: tuple[RankTime, ...]
     latency_ns: float
     """End of the last rank."""
@@ -103,6 +119,9 @@ class JobReport(Run):
     emulator: Emulator = field(repr=False, compare=False)
     replayed: Replayed = field(repr=False, compare=False)
     performed: Performed = field(repr=False, compare=False)
+    asked: Asked = field(repr=False, compare=False)
+    recorded: Recorded | None = None
+    """What the job took where it was recorded, as a profiler's trace says it; None where nothing does."""
 
     @cached_property
     def calls(self) -> tuple[CallRecord, ...]:
@@ -116,10 +135,13 @@ class JobReport(Run):
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """Whose data sheet the computations take, the protocols that the calls have, changes of the machine that they
-        leave without effect, and what is known of the error of a calibrated machine."""
+        """What the job took where it was recorded, whose data sheet the computations take, what became of the algorithm
+        that was asked for, the protocols that the calls have, changes of the machine that they leave without effect,
+        and what is known of the error of a calibrated machine."""
         return (
+            *([] if self.recorded is None else [str(self.recorded)]),
             *(sheet(self.emulator.machine) if self.replayed.by_roofline else ()),
+            *self.performed.notes,
             *spoken(made.protocol for made in self.performed.programs),
             *self.effects,
             *self.calibration,
@@ -136,6 +158,12 @@ class JobReport(Run):
     def beside(self) -> list[str]:
         """What is said beside an explanation."""
         return list(self.notes)
+
+    def alternatives(self) -> Alternatives:
+        """As in `Run`: on the job itself."""
+        from ahbm.job.advice import OfJob
+
+        return OfJob(self, self.asked)
 
     def rows(self) -> list[Row]:
         """The calls by collective and number of ranks."""
@@ -196,9 +224,10 @@ class JobReport(Run):
         return files
 
     def to_json(self) -> dict[str, Any]:
-        """All fields but `emulator`, `replayed` and `performed`, and `calls`, `exposed`, `times_hash` and
+        """All fields but `emulator`, `replayed`, `performed` and `asked`, and `calls`, `exposed`, `times_hash` and
         `notes`, as JSON-serialisable data."""
-        names = [field.name for field in fields(self) if field.name not in ("emulator", "replayed", "performed")]
+        left_out = ("emulator", "replayed", "performed", "asked")
+        names = [field.name for field in fields(self) if field.name not in left_out]
         at = names.index("path")
         names[at:at] = ["calls", "exposed"]
         names.insert(names.index("machine_hash"), "times_hash")
@@ -206,6 +235,7 @@ class JobReport(Run):
         data["ranks"] = [{**asdict(rank), "exposed_ns": rank.exposed_ns} for rank in self.ranks]
         for name in ("calls", "exposed", "path"):
             data[name] = [asdict(entry) for entry in data[name]]
+        data["recorded"] = self.recorded and asdict(self.recorded)
         data["warnings"] = [warning.to_json() for warning in self.warnings]
         data["notes"] = list(self.notes)
         return data
@@ -241,9 +271,9 @@ class JobReport(Run):
         return f"{parts}{hidden}"
 
     def __str__(self) -> str:
-        machine = self.emulator.machine
+        machine, name = self.emulator.machine, name_of(self.emulator.machine)
         lines = [
-            f"{self.job}: {len(self.ranks)} ranks on {machine.sips} SIPs in a {self.topology}, "
+            f"{self.job}: {len(self.ranks)} ranks on {machine.sips} SIPs in a {self.topology} ({name}), "
             f"{self.latency_ns / 1000:,.2f} us (simulated), {len(self.performed.calls)} calls, {self.together} "
             "overlapping others, time only"
         ]
@@ -301,11 +331,13 @@ def replay(
         fold=how.fold,
     )
     log("emulator", INFO, "%s: %d of %d ranks simulated", name, run.simulated, workload.ranks)
-    performed = Performed(calls, programs, tuple(preparation.rules), run.calls_ps)
+    notes = tuple(preparation.told(calls))
+    performed = Performed(calls, programs, tuple(preparation.rules), run.calls_ps, notes)
     columns = zip(run.ends_ps, run.computed_ps, run.waiting_ps, strict=True)
     return JobReport(
         name,
         emulator.machine.topology,
+        machine_name(emulator.machine),
         tuple(RankTime(rank, *(ps / 1000 for ps in column)) for rank, column in enumerate(columns)),
         max(run.ends_ps, default=0) / 1000,
         tuple(
@@ -324,4 +356,5 @@ def replay(
         emulator,
         run,
         performed,
+        Asked(workload, "" if isinstance(job, Workload) else str(job), setup, how),
     )

@@ -60,7 +60,9 @@ class WhatIf:
             exposed = sum(rank.exposed_ns for rank in report.ranks) / max(len(report.ranks), 1)
             times = (f"{report.latency_ns / 1000:,.2f}", share, f"{exposed / 1000:,.2f}")
             rows.append((name, *times, report.shares()))
-        return "\n".join([*aligned(rows), *(f"note: {note}" for note in self.notes)])
+        ran = [(point.changes or "as it is", point.report) for point in self.points if point.report is not None]
+        notes = [f"{changes}: {note}" for changes, report in ran for note in report.performed.notes]
+        return "\n".join([*aligned(rows), *(f"note: {note}" for note in (*notes, *self.notes))])
 
     @property
     def notes(self) -> list[str]:

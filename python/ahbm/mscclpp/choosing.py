@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ahbm.base.arrays import Hollow
@@ -45,7 +47,25 @@ def choose(call: Call, rank: int, emulator: Emulator) -> Choice | None:
     for plan in plans:
         if plan.is_dsl_algorithm() and plan.matches(asked, request.nbytes):
             return plan.choice(PLAN)
+    _tell_of_others([*registry.plans(), *collection.get_by_collective(name)], asked, request.nbytes)
     return None
+
+
+def _tell_of_others(plans: Iterable[Algorithm], asked: CollectiveRequest, nbytes: int) -> None:
+    """Says once which of a script's own plans a call would have had, were it among as many ranks as they are for."""
+    from ahbm.torch.fallback import notice
+
+    for plan in plans:
+        limits = plan.constraints
+        if limits is None or not plan.is_dsl_algorithm():
+            continue
+        theirs = limits.world_size, limits.n_ranks_per_node
+        if plan.matches(replace(asked, world_size=theirs[0], n_ranks_per_node=theirs[1]), nbytes):
+            own = f"{asked.world_size} ranks, {asked.n_ranks_per_node} per node"
+            notice(
+                f"the plan {plan.name} is for {theirs[0]} ranks, {theirs[1]} per node: {asked.collective} of {own}, is "
+                "left to ccl.yaml"
+            )
 
 
 def _request(call: Call, name: str, rank: int) -> CollectiveRequest:

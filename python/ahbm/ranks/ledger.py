@@ -91,7 +91,7 @@ class Ledger:
         request = compiled.request
         if terms.choice is not None:
             rule = terms.choice.rule
-        elif self._setup.algorithm_for(request) is not None:
+        elif self._setup.algorithm_for(request, self.emulator) is not None:
             rule = ARGUMENT
         elif terms.selects and self.emulator.selected(request) is not None:
             rule = SELECTOR

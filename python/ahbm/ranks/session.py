@@ -238,7 +238,7 @@ def by(setup: Setup, terms: Terms, request: Request, emulator: Emulator) -> str 
     """The algorithm of a call of these terms, which became `request`; None leaves the choice to ccl.yaml."""
     if terms.choice is not None:
         return emulator.by_choice(request, terms.choice)
-    given = setup.algorithm_for(request)
+    given = setup.algorithm_for(request, emulator)
     return given if given is not None or terms.selects else emulator.unselected(request)
 
 

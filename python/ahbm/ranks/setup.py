@@ -27,7 +27,7 @@ class Setup:
     ccl: str | Path | None = None
     overrides: Mapping[str, object] | None = None
     algorithm: str | Algorithm | None = None
-    """Of all_reduce."""
+    """Of every collective that it performs; asked for an all_reduce that it does not perform, it refuses."""
     timeout_s: float | None = None
     accumulate: str | None = None
     """"f32": narrow floats are reduced in f32 and rounded once at the end; their time stays that of the schedule."""
@@ -37,6 +37,8 @@ class Setup:
     selector: AnySelector = field(default=None, compare=False, repr=False)
     """Chooses the algorithm of every collective, see `ahbm.selectors.protocol`. Each rank has its own:
     ranks agree on what it answers, not on it."""
+    performed: set[str] | None = field(default=None, compare=False, repr=False)
+    """Where somebody asks: the collectives for which `algorithm` was taken."""
 
     def over(self, other: Setup) -> Setup:
         """This setup where it says something, `other` where it does not."""
@@ -73,9 +75,14 @@ class Setup:
                 found[each.name] = str(value)
         return found
 
-    def algorithm_for(self, request: Request) -> str | Algorithm | None:
+    def algorithm_for(self, request: Request, emulator: Emulator) -> str | Algorithm | None:
         """The algorithm to perform `request` by; None leaves the choice to ccl.yaml."""
-        return self.algorithm if request.collective == "all_reduce" else None
+        given, collective = self.algorithm, request.collective
+        if given is None or (collective != "all_reduce" and collective not in emulator.algorithm(given).collectives):
+            return None
+        if self.performed is not None:
+            self.performed.add(collective)
+        return given
 
     def emulator(self) -> Emulator:
         """The emulator this setup asks for. Raises TopologyError, and ConfigError, for an unknown algorithm too."""

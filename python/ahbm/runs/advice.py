@@ -4,7 +4,7 @@ critical path.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -25,6 +25,8 @@ BUDGET = 3_000_000
 """Engine events and operations that these runs may have together; about a second."""
 SINGLE_LINKS = 3
 """Links that are tried alone: those that the critical path spends the most time on."""
+MOST = 5
+"""Pieces of advice that are told."""
 SIMULATED = "simulated again"
 SHARE = "its share of the path"
 
@@ -53,7 +55,13 @@ class Advice:
     changes: Mapping[str, str] = field(default_factory=dict)
     """The overrides that make the change; empty where it concerns one link or line."""
     line: str = ""
-    """The line whose operations cost nothing; empty for a change of the machine."""
+    """The line whose operations cost nothing; empty for everything else."""
+    algorithm: str = ""
+    """The algorithm that ran instead; empty where the program stayed as it is."""
+    command: str = ""
+    """The command line that shows it; empty where none does."""
+    asked: bool = False
+    """Whether the reader asked for it: it is told whatever it saves."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +183,8 @@ class Advisor:
                 of[key] = resolved(value, now)
             return of
 
-        return self._changed(found, ", ".join(f"{key}={value}" for key, value in found(self._parameters).items()))
+        what = ", ".join(f"{key}={value}" for key, value in found(self._parameters).items())
+        return replace(self._changed(found, what), asked=True)
 
     def _changed(self, changes: Callable[[Mapping[str, str]], dict[str, str]], what: str) -> Advice:
         """The same program under the overrides that are the `changes` of a machine of these parameters. Calls find
@@ -288,3 +297,10 @@ def _bound(lever: Lever, unlinked: Mapping[str, int], links: list[tuple[int, str
 
 def _best(advice: Advice) -> int:
     return -advice.gain_ps
+
+
+def told(advice: Sequence[Advice]) -> list[Advice]:
+    """What is said to a reader who did not ask for more: what was simulated and saves time, the best first, and no more
+    than `MOST`."""
+    found = [entry for entry in advice if entry.way == SIMULATED and not entry.line and not entry.asked]
+    return sorted((entry for entry in found if entry.gain_ps > 0), key=_best)[:MOST]

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ahbm.runs.advice import SIMULATED, Advice, link_class
+from ahbm.runs.advice import told as best_of
 
 if TYPE_CHECKING:
     from ahbm.runs.explanation import Explanation, Step
 
 TOP = 10
 """Entries of a list; of more, their number is told."""
-BOUNDS = 3
-"""Bounds that are told; the list of the lines has the time of each."""
 LEAST = 0.5
 """% of the latency that a change must save to be worth a sentence."""
 
@@ -68,19 +67,21 @@ def told(why: Explanation, advice: Sequence[Advice]) -> str:
     )
     lines.append("time of all agents, waits included:")
     lines += _categories(why.agents_by_category, sum(why.agents_by_category.values()))
-    if advice:
-        for title, chosen in (
-            ("what would help:", [entry for entry in advice if not entry.line]),
-            ("what a line would give if it cost nothing:", [entry for entry in advice if entry.line]),
-        ):
-            lines += [title] if chosen else []
-            lines += [_advised(entry, why) for entry in chosen if entry.way == SIMULATED]
-            lines += _top([_advised(entry, why) for entry in chosen if entry.way != SIMULATED], BOUNDS)
+    for title, chosen in (
+        ("what was asked for:", [entry for entry in advice if entry.asked]),
+        ("what would help:", best_of(advice)),
+        ("what a line would give if it cost nothing:", [e for e in advice if e.line and e.way == SIMULATED]),
+    ):
+        lines += [title] if chosen else []
+        for entry in chosen:
+            takes = "" if entry.line or entry.latency_ps is None else f": {ns(entry.latency_ps)} ns"
+            lines.append(f"  {gain(entry, why):>16}  {entry.what}{takes} ({entry.way})")
+            lines += [f"{'':>20}{entry.command}"] if entry.command and not entry.line else []
     return "\n".join(lines)
 
 
 def changes(advice: Sequence[Advice]) -> list[Advice]:
-    """The changes of the machine that were simulated."""
+    """The changes and other algorithms that were simulated."""
     return [entry for entry in advice if entry.way == SIMULATED and not entry.line]
 
 
@@ -132,18 +133,14 @@ def _place(shares: list[tuple[Step, int]]) -> str:
 def _help(why: Explanation, advice: Sequence[Advice]) -> str:
     simulated = changes(advice)
     if not simulated:
-        return "No change was simulated: the run is too long for that unless it is asked for, or nothing can change it"
+        long = "the run is too long for that unless it is asked for (--what-if all)"
+        return f"No change was simulated: {long}, or nothing can change it"
     best = max(simulated, key=lambda entry: entry.gain_ps)
     if 100 * best.gain_ps < LEAST * why.latency_ps:
         return f"No change that was simulated ({len(simulated)}) saves {LEAST} % of the time"
     return (
         f"Of the changes that were simulated ({len(simulated)}), this would help most: {best.what}, {gain(best, why)}"
     )
-
-
-def _advised(entry: Advice, why: Explanation) -> str:
-    bound = "" if entry.way == SIMULATED else "at most "
-    return f"  {bound + gain(entry, why):>16}  {entry.what} ({entry.way})"
 
 
 def gain(entry: Advice, why: Explanation) -> str:

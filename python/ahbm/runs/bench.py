@@ -21,6 +21,7 @@ from ahbm.base.elements import element
 from ahbm.base.sizes import Resized, Unit
 from ahbm.base.sizes import told as told_sizes
 from ahbm.base.yaml_source import did_you_mean
+from ahbm.config.topology import read_for
 from ahbm.core.spec import Spec, machine_name
 from ahbm.errors import AhbmError, ConfigError, Finding, InterruptedRun, told
 from ahbm.runs import bands
@@ -336,9 +337,15 @@ def header(sweep: Sweep) -> list[str]:
     return [
         f"# ahbm {ahbm.__version__}  collective {sweep.collective}  (all times are simulated)",
         "# busbw counts one direction and assumes point-to-point algorithms",
-        f"# topology {sweep.topology or 'default'}  {sizes} validation {int(bool(sweep.data))}",
+        f"# topology {read_for(sweep.topology)}  {sizes} validation {int(bool(sweep.data))}{_checked(sweep)}",
         *(f"# set {key}={value}" for key, value in sweep.overrides.items() if not key.startswith(own)),
     ]
+
+
+def _checked(sweep: Sweep) -> str:
+    if isinstance(sweep.check, bool):
+        return ""
+    return f" check {sweep.check if isinstance(sweep.check, str) else ','.join(sweep.check)}"
 
 
 def columns(cell: Report | Refused) -> list[str]:
@@ -441,7 +448,7 @@ def to_json(sweeps: Sequence[Sweep], cells: Sequence[Report | Refused], args: Se
     bad = wrong(reports)
     machines = [
         {
-            "topology": None if each.topology is None else str(each.topology),
+            "topology": read_for(each.topology),
             "overrides": {key: str(value) for key, value in each.overrides.items()},
             "nodes": count_nodes(machine, range(machine.sips)),
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +15,13 @@ from ahbm._core import categories
 from ahbm.base import html
 from ahbm.base.arguments import checked, overrides, refused, text
 from ahbm.config.protocols import caps, voices
-from ahbm.runs.advice import BUDGET, SIPS, Advice, Advisor, link_class
+from ahbm.runs.advice import BUDGET, SIMULATED, SIPS, Advice, Advisor, link_class
 from ahbm.runs.answer import sentences, told
 
 if TYPE_CHECKING:
     from ahbm._core import Program, Timeline
     from ahbm.core.limits import Bound
+    from ahbm.runs.rivals import Alternatives
 
 
 _FOLDERS = re.compile(r"(?<![^\s(])/(?:[^/\s#]+/)+")
@@ -118,13 +119,21 @@ class Explanation:
     """The reasons of a run's latency; times in ps. Costly parts are computed when they are asked for."""
 
     @checked
-    def __init__(self, program: Program, timeline: Timeline, bound: Bound | None = None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        timeline: Timeline,
+        bound: Bound | None = None,
+        alternatives: Alternatives | None = None,
+    ) -> None:
         """Of a program and a timeline of it with detail. Raises DataError (AHBM-V123) without.
 
-        bound: the least time that any algorithm could take, where one is known.
+        bound: the least time that any algorithm could take, where one is known. alternatives: what may be done
+        otherwise than on another machine.
         """
         self._program = program
         self._bound = bound
+        self._alternatives = alternatives
         self._timeline = timeline
         self._agent, self._op, self._category, self._link, self._line, start, end = timeline.critical_path()
         self._start: NDArray[np.int64] = start.astype(np.int64)
@@ -237,8 +246,8 @@ class Explanation:
 
     @cached_property
     def advice(self) -> list[Advice]:
-        """What would help: changes of the machine and lines at no cost, simulated again, then bounds; the best of each
-        first.
+        """What would help: other algorithms and changes of the machine, then lines at no cost, simulated again; then
+        bounds; the best of each first.
 
         A long run is simulated again less often than `MOST_RUNS` times, or not at all: `advise` does it all the same.
         """
@@ -256,7 +265,17 @@ class Explanation:
         lines = [(number, step.place, step.ps) for number, step in zip(self._numbers, self.steps, strict=True)]
         links.sort(key=lambda link: -link[2])
         lines.sort(key=lambda line: -line[2])
-        return self._advisor.advise(self.unlinked, links, lines, budget)
+        found = self._advisor.advise(self.unlinked, links, lines, budget)
+        if self._alternatives is None:
+            return found
+        others = self._alternatives.simulated(self.latency_ps, budget)
+        changes = [entry for entry in found if entry.way == SIMULATED and not entry.line]
+        rest = [entry for entry in found if entry not in changes]
+        ordered = sorted([*others, *changes], key=lambda entry: -entry.gain_ps)
+        return [replace(entry, command=self._command(entry)) for entry in [*ordered, *rest]]
+
+    def _command(self, entry: Advice) -> str:
+        return "" if self._alternatives is None else self._alternatives.command(entry)
 
     @checked
     def what_if(self, changes: Mapping[str, object]) -> Advice:
@@ -268,7 +287,8 @@ class Explanation:
         Raises ConfigError: AHBM-C107 for a factor of no parameter, C146 for a factor of no number, or a machine of
         another shape; TopologyError, LintError, DeadlockError as a run on the machine.
         """  # noqa: RUF002
-        return self._advisor.what_if(overrides(changes) or {})
+        found = self._advisor.what_if(overrides(changes) or {})
+        return replace(found, command=self._command(found))
 
     @cached_property
     def _advisor(self) -> Advisor:

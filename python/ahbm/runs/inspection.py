@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ahbm._core import Memory
 from ahbm.base.arguments import checked, whole
 from ahbm.base.elements import ELEMENTS
+from ahbm.base.words import IDLE
 from ahbm.check.case import Case
 from ahbm.check.checks import IDEMPOTENT
 from ahbm.check.reference import inputs
@@ -72,7 +73,8 @@ class Inspection:
         if compiled.program is None:
             raise nothing_ran()
         timeline = compiled.program.simulate(record=True, max_events=compiled.event_budget, stuck=True)
-        return Inspection(compiled.program, timeline, case, mode, whole("seed", seed, 0, 2**64 - 1))
+        idle = [note for note in case.notes if note.endswith(IDLE)]
+        return Inspection(compiled.program, timeline, case, mode, whole("seed", seed, 0, 2**64 - 1), idle)
 
     @property
     def latency_ps(self) -> int:

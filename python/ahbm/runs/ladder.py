@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
-from math import isqrt
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +20,15 @@ from ahbm.base.sizes import told as told_sizes
 from ahbm.base.store import store
 from ahbm.base.words import slug
 from ahbm.config.ccl import CclConfig
+from ahbm.config.rules import border
 from ahbm.core.emulator import Emulator
+from ahbm.core.spec import machine_name
 from ahbm.errors import AhbmError, ConfigError, FormatError
 from ahbm.runs import bands
 from ahbm.runs.bench import Cell, Refused, Spread, Sweep, ran
 from ahbm.runs.candidates import none_left
 from ahbm.runs.plans import with_plans
-from ahbm.runs.report import Report
+from ahbm.runs.report import Report, place
 from ahbm.source.synth import Synth, SynthAlgorithm
 
 
@@ -81,6 +82,25 @@ class Ladder:
     rungs: tuple[Rung, ...]
 
     @property
+    def machine(self) -> str:
+        """The machine in words: its topology, and the overrides that changed it."""
+        return machine_name(self.emulator.machine)
+
+    @property
+    def _terms(self) -> str:
+        """Operator and root in words, where they are not the usual ones; and that results are not compared."""
+        unchecked = all(report.wrong is None for rung in self.rungs for report in rung.reports.values())
+        parts = [self.op] if self.op != "sum" else []
+        parts += [f"root {self.root}"] if self.root else []
+        parts += ["no data"] if unchecked else []
+        return "".join(f", {part}" for part in parts)
+
+    @property
+    def place(self) -> str:
+        """The machine without its overrides, and its network."""
+        return place(self.machine, self.emulator.machine.topology)
+
+    @property
     def failure(self) -> AhbmError | None:
         """The error of `none_left` for sizes at which no candidate runs and is right, where there are any."""
         empty = [rung for rung in self.rungs if not rung.reports]
@@ -101,17 +121,23 @@ class Ladder:
     def notes(self) -> list[str]:
         """The notes that ccl.yaml has its own number of ranks, where it has; and the errors of a calibrated machine."""
         reports = [report for rung in self.rungs for report in rung.reports.values()]
-        own = dict.fromkeys(note for report in reports for note in report.overruled)
+        own = dict.fromkeys(note for report in reports for note in (*report.overruled, *report.idle))
         return [*own, *bands.over(report.error for report in reports)]
 
+    @property
+    def ranks(self) -> int:
+        """Number of ranks."""
+        reports = (report for rung in self.rungs for report in rung.reports.values())
+        return next((report.ranks for report in reports), self.emulator.machine.sips)
+
     def ranges(self) -> list[Range]:
-        """Ranges of sizes in ascending order. Between two sizes with different winners, the border is their geometric
-        mean, rounded down. Raises as `Rung.winner`."""
+        """Ranges of sizes in ascending order, with `border` between two sizes of different winners. Raises as
+        `Rung.winner`."""
         runs = [(winner, list(rungs)) for winner, rungs in groupby(self.rungs, key=lambda rung: rung.winner)]
         found, least = [], 0
         for index, (winner, rungs) in enumerate(runs):
             largest = rungs[-1].nbytes
-            most = isqrt(largest * runs[index + 1][1][0].nbytes) if index + 1 < len(runs) else 0
+            most = border(largest, runs[index + 1][1][0].nbytes, self.ranks) if index + 1 < len(runs) else 0
             found.append(Range(winner, least, most, largest))
             least = most + 1
         return found
@@ -134,7 +160,7 @@ class Ladder:
         document = {"algorithms": entries, "collectives": {self.collective: choice}}
         machine = self.emulator.machine
         title = f"# The quickest of {len(self.candidates)} algorithms for {self.collective} of {self.dtype}"
-        return f"{title} on {machine.topology}, {machine.sips} SIPs.\n" + yaml.safe_dump(document, sort_keys=False)
+        return f"{title} on {self.place}, {machine.sips} SIPs.\n" + yaml.safe_dump(document, sort_keys=False)
 
     def save(self, path: str | Path) -> list[Path]:
         """Writes the ccl.yaml at `path`; into a folder (no .yaml or .yml), also an MSCCL file per range, with its
@@ -170,7 +196,7 @@ class Ladder:
         sizes = [rung.nbytes for rung in self.rungs if entry.min_bytes <= rung.nbytes <= entry.largest]
         least = entry.min_bytes
         for size, following in zip(sizes, [*sizes[1:], None], strict=True):
-            most = entry.max_bytes if following is None else isqrt(size * following)
+            most = entry.max_bytes if following is None else border(size, following, self.ranks)
             yield Range(entry.algorithm, least, most, size)
             least = most + 1
 
@@ -184,7 +210,7 @@ class Ladder:
         width = max(10, *(len(name) for name in self.candidates))
         names = "  ".join(f"{name:>{width}}" for name in self.candidates)
         reasons: dict[tuple[str, str], list[int]] = {}
-        yield f"# {self.collective} on {self.emulator.machine.topology}, simulated us; - did not run"
+        yield f"# {self.collective} of {self.dtype}{self._terms} on {self.place}, simulated us; - did not run"
         yield f"#{'bytes':>11}  {names}  {'% of bound':>10}  winner"
         for rung in self.rungs:
             times = (rung.reports.get(name) for name in self.candidates)
@@ -204,6 +230,7 @@ class Ladder:
         return {
             "collective": self.collective,
             "topology": self.emulator.machine.topology,
+            "machine": self.machine,
             "dtype": self.dtype,
             **({} if not (found := self.notes) else {"notes": found}),
             "rungs": [

@@ -19,6 +19,7 @@ from ahbm.base.load import is_prefix
 from ahbm.base.placement import DPPolicy
 from ahbm.base.request import Request
 from ahbm.base.sizes import Resized, Unit
+from ahbm.base.words import IDLE
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.check.case import Case, explain_wrong, narrowed
 from ahbm.check.checks import UNDECIDED, demand, examine, parse
@@ -230,7 +231,9 @@ def prepare(
         placement=placement,
         tiles=tiles,
     )
-    notes = overruled(emulator.machine, ranks)
+    idle = [] if kind.rooted or not request.root else [f"{collective} has no root: root {request.root} {IDLE}"]
+    idle += [] if kind.reduces or request.op == "sum" else [f"{collective} reduces nothing: {request.op} {IDLE}"]
+    notes = (*overruled(emulator.machine, ranks), *idle)
     selector = arguments.get("selector")
     if selector is not None:
         if chosen is not None:

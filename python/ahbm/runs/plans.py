@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os.path import isdir, isfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ahbm._core import Machine, Plan, Workload, convert_plan, is_pytorch_trace, trace_sort
 from ahbm.base.arguments import checked, whole
@@ -23,7 +23,7 @@ from ahbm.config.ccl import CclConfig, split_overrides, unnamed_entry
 from ahbm.config.topology import load_machine, sized
 from ahbm.core.emulator import Emulator
 from ahbm.dsl.script import Script
-from ahbm.errors import ConfigError, FormatError, UnsupportedError
+from ahbm.errors import AhbmError, ConfigError, FormatError, UnsupportedError
 from ahbm.runs import knobs, measure
 from ahbm.runs.keywords import spelled
 from ahbm.source import dsl
@@ -288,6 +288,9 @@ def convert(
     before it runs.
     """
     of_jobs = (groups, step, host_gaps or None, symmetric or None, replicas)
+    ending = Path(target).suffix.lower()
+    if link_order and ending != ".et":
+        raise ConfigError("AHBM-C146", f"{target}: link_order is for what is written as .et")
     if isinstance(source, str | Path) and (isfile(source) or isdir(source)) and is_pytorch_trace(source):
         of_algorithms = (
             nbytes,
@@ -306,6 +309,10 @@ def convert(
         job = Workload.read(
             source, groups=groups or {}, limits=limits, step=step, host_gaps=host_gaps, symmetric=symmetric
         )
+        for name, given in (("groups", bool(groups)), ("symmetric", symmetric)):
+            others = {"groups": groups or {}, "symmetric": symmetric} | {name: {} if name == "groups" else False}
+            if given and _reads_alike(job, source, limits=limits, step=step, host_gaps=host_gaps, **others):
+                raise ConfigError("AHBM-C146", f"{source} says itself which ranks do what: {name} changes nothing")
         return (job if replicas is None else job.replicated(replicas)).write(target)
     if of_jobs != (None,) * 5:
         what = "no groups, step, host gaps, symmetry or replicas"
@@ -326,6 +333,8 @@ def convert(
             raise ConfigError("AHBM-C146", f"{source} is a {kind}: it takes {what}")
         raise ConfigError("AHBM-C146", f"{source} is a script: it takes {what}", hint="what is the script's follows --")
     slots = slots or SLOTS
+    if nbytes is not None and ending != ".et":
+        raise ConfigError("AHBM-C146", f"{target}: a plan is for all sizes; a size is for what is written as .et")
     if not isinstance(source, Script):
         assert isinstance(source, str | Path)
         paths = convert_plan(
@@ -340,6 +349,17 @@ def convert(
             raise FormatError("AHBM-F102", f"{target} cannot be written: {error}") from error
         return [Path(target)]
     return program.plan.save(target, nbytes=nbytes, link_order=link_order, slots=slots)
+
+
+def _reads_alike(job: Workload, source: str | Path, **how: Any) -> bool:
+    """Whether traces that are read otherwise are the same job."""
+    try:
+        other = Workload.read(source, **how)
+    except AhbmError:
+        return False
+    return (other.ranks, other.nodes) == (job.ranks, job.nodes) and [c.ranks for c in other.calls] == [
+        c.ranks for c in job.calls
+    ]
 
 
 def _is_source_of_plan(source: object) -> bool:
@@ -374,6 +394,8 @@ def _plan_of(
         arguments["bytes_per_rank"] = max(DEFAULT_BYTES // unit, 1) * unit
     arguments["emulator"] = on
     case = measure.prepare(collective, chosen, **arguments)
+    if case.request.root and not case.request.kind.rooted:
+        raise ConfigError("AHBM-C146", f"{collective} has no root")
     return on.plan(case.request, case.algorithm, limits)
 
 

@@ -14,6 +14,7 @@ from ahbm.base.arguments import checked, whole
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.sizes import Resized
 from ahbm.base.sizes import told as told_sizes
+from ahbm.base.words import IDLE
 from ahbm.check.case import Case
 from ahbm.config.topology import OVERRULED
 from ahbm.core.limits import Bound
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from ahbm._core import Program
     from ahbm.check.numerics import Numerics
     from ahbm.runs.inspection import Inspection
+    from ahbm.runs.rivals import Alternatives
 
 OF_BOUND = ("bound_ns", "percent_of_bound", "limited_by", "bound_is_tightest")
 """Names under which JSON has the bound; files may lack the last."""
@@ -94,6 +96,12 @@ class Report(Run):
 
     def _least(self) -> Bound:
         return self.bound
+
+    def alternatives(self) -> Alternatives | None:
+        """As in `Run`."""
+        from ahbm.runs.rivals import Measured
+
+        return None if self.spec is None else Measured(self._case(), self)
 
     @cached_property
     def program_hash(self) -> str:
@@ -211,9 +219,15 @@ class Report(Run):
         return [note for note in self.notes if note.endswith(OVERRULED)]
 
     @property
+    def idle(self) -> list[str]:
+        """The notes on choices that change nothing."""
+        return [note for note in self.notes if note.endswith(IDLE)]
+
+    @property
     def beside(self) -> list[str]:
-        """The notes of the time alone: on the number of ranks, and on the error of a calibrated machine."""
-        return [*self.overruled, *filter(None, [self.error.note])]
+        """The notes of the time alone: on the number of ranks, on choices that change nothing, and on the error of a
+        calibrated machine."""
+        return [*self.overruled, *self.idle, *filter(None, [self.error.note])]
 
     @property
     def error(self) -> bands.Noted:
@@ -233,7 +247,7 @@ class Report(Run):
         )
         return (
             f"{self.collective} by {self.algorithm} on {place(self.machine, self.topology)}: "
-            f"{self.ranks} x {self.bytes} B {self.dtype} in "
+            f"{self.ranks} x {self.bytes} B {self.dtype}{'' if self.op in ('sum', 'none') else f' {self.op}'} in "
             f"{self.latency_ns:,.2f} ns (simulated), algbw {self.algbw_gbs:.2f} GB/s, busbw {self.busbw_gbs:.2f} GB/s, "
             f"{bound}, {self.messages} messages, {checked}"
             + (f", checked for {', '.join(self.checks)}" if self.checks else "")

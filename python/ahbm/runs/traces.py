@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ahbm.core.limits import Bound
     from ahbm.runs.explanation import Explanation
     from ahbm.runs.inspection import Inspection
+    from ahbm.runs.rivals import Alternatives
 
 
 def nothing_ran() -> ConfigError:
@@ -42,12 +43,17 @@ class Run(ABC):
         """The least time that any algorithm could take; None where nobody asks for it."""
         return None
 
+    def alternatives(self) -> Alternatives | None:
+        """What may be done otherwise than on another machine; None where nothing is known of it."""
+        return None
+
     def explain(self) -> Explanation:
         """The reasons of the run's latency. Raises BudgetError (AHBM-B121) for a run with too much to explain."""
         from ahbm.runs.explanation import Explanation
 
         program = self._program()
-        return Explanation(program, program.simulate(record=False, detail=True), self._least())
+        timeline = program.simulate(record=False, detail=True)
+        return Explanation(program, timeline, self._least(), self.alternatives())
 
     def inspect(self) -> Inspection:
         """Looks into the run: its state at any time, and the history of any element whose result is known."""

@@ -31,6 +31,7 @@ from ahbm.source.plan import SLOTS, depth
 
 if TYPE_CHECKING:
     from ahbm._core import Machine, Plan
+    from ahbm.check.case import Case
     from ahbm.runs.keywords import Arguments
 
 
@@ -72,6 +73,8 @@ class Checked:
     """Elements compared and picoseconds of the run with numbers that confirmed ``correct``; None without one."""
     notes: tuple[str, ...] = ()
     """What the reader should know of the number of ranks."""
+    terms: str = ""
+    """Of a kernel: the size, type, operator, root, machine and seed that it was checked with, and for what."""
 
     @property
     def exit_code(self) -> int:
@@ -101,6 +104,7 @@ class Checked:
             "findings": findings,
             "proof": self.proof and {"elements": self.proof[0], "time_ps": self.proof[1]},
             **({} if not self.notes else {"notes": list(self.notes)}),
+            **({} if not self.terms else {"terms": self.terms}),
         }
 
     def _repr_html_(self) -> str:
@@ -120,6 +124,7 @@ class Checked:
             facts.append(f"needs {self.min_slots}")
         if self.proof is not None:
             facts.append(f"{self.proof[0]} elements proven")
+        facts += [self.terms] if self.terms else []
         lines = [f"{self.file}: {self.verdict}" + (f" ({', '.join(facts)})" if facts else "")]
         lines += [f"  note: {note}" for note in self.notes]
         lines += [f"  {line}" for line in told(self.findings).splitlines()]
@@ -219,9 +224,11 @@ def check_kernel(
     ops: int | None = None
     notes: tuple[str, ...] = ()
     findings: tuple[Finding, ...]
+    terms = ""
     try:
         case = prepare(named, asked, **arguments)
         notes = tuple(case.overruled)
+        terms = _terms(case, checks, seed)
         # Known before the check fails.
         ranks, ops = case.request.parties, case.compiled().ops
         _, _, _, findings = verify(case, data=data, seed=seed, mode="integers", check=checks)
@@ -230,7 +237,18 @@ def check_kernel(
         kind = next(kind for kind in type(error).__mro__ if kind in _CLASSES)
         findings, verdict = error.findings, _VERDICTS.get(error.code, _CLASSES[kind])
     slots = depth(loaded, settings)
-    return Checked(settings.algorithm, "kernel", named, ranks, ops, slots, verdict, None, findings, notes=notes)
+    return Checked(settings.algorithm, "kernel", named, ranks, ops, slots, verdict, None, findings, None, notes, terms)
+
+
+def _terms(case: Case, checks: str, seed: int) -> str:
+    """What a kernel is checked with, in words."""
+    from ahbm.core.spec import machine_name
+
+    request = case.request
+    parts = [f"{request.nbytes} B {request.dtype}", *([request.op] if request.kind.reduces else [])]
+    parts += [f"root {request.root}"] if request.kind.rooted else []
+    parts += [f"on {machine_name(case.emulator.machine)}", f"checks {checks}", *([f"seed {seed}"] if seed else [])]
+    return ", ".join(parts)
 
 
 _VERDICTS = {

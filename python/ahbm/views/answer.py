@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ahbm.runs.advice import SIMULATED
+from ahbm.runs.advice import SIMULATED, Advice
+from ahbm.runs.advice import told as best_of
 from ahbm.runs.answer import gain
 from ahbm.views.words import size, time
 
@@ -96,33 +97,28 @@ def because(explanation: Explanation) -> str:
 
 
 def advice(explanation: Explanation, report: Report | None = None) -> str:
-    """What to try next: the change of the machine and the line that give most, with what they give; the remedy in the
-    algorithm. Where no algorithm can help, the machine.
+    """What to try next: what was simulated and saves most; the remedy in the algorithm, and the line that gives most.
+    Where no algorithm can help, the machine.
     """
     if not explanation.by_category:
         return "Try a larger size."
-    told = [f"Try {_change(explanation)}"] if explanation.advice else []
+    best = next(iter(best_of(explanation.advice)), None)
+    told = [f"Try {_simulated(best, explanation)}"] if best is not None else []
     # A line that is all of the path can be nothing but all of its time.
-    line = next((entry for entry in explanation.advice if entry.line and len(explanation.steps) > 1), None)
+    lines = (entry for entry in explanation.advice if entry.line and entry.way == SIMULATED)
+    line = next(lines, None) if len(explanation.steps) > 1 else None
     if report is not None and report.percent_of_bound is not None and report.percent_of_bound >= NEAR:
         told.append(f"no algorithm is faster on this machine than {time((report.bound_ns or 0) * 1000)}")
     else:
         remedy = REMEDIES[next(iter(explanation.by_category))]
         told.append(f"in the algorithm, {remedy}" if told else f"Try {remedy}")
         if line is not None:
-            most = "" if line.way == SIMULATED else "at most "
-            told.append(f"{line.what}: {most}{gain(line, explanation)} ({line.way})")
+            told.append(f"{line.what}: {gain(line, explanation)} ({line.way})")
     return "; ".join(told) + "."
 
 
-def _change(explanation: Explanation) -> str:
-    """The change of the machine that gives most; simulated ones come first."""
-    best = next((entry for entry in explanation.advice if not entry.line), None)
-    if best is None:
-        return "another machine"
-    if best.latency_ps is None:
-        return f"{best.what}: at most {gain(best, explanation)} ({best.way})"
-    return f"{best.what}: {gain(best, explanation)}, {time(best.latency_ps)} ({best.way})"
+def _simulated(entry: Advice, explanation: Explanation) -> str:
+    return f"{entry.what}: {gain(entry, explanation)}, {time(entry.latency_ps or 0)} ({entry.way})"
 
 
 def of_sweep(reports: Sequence[Report], explanations: Iterable[tuple[str, Explanation]]) -> list[str]:

@@ -12,6 +12,8 @@ from ahbm.base.collectives import COLLECTIVES
 from ahbm.errors import AhbmError
 from ahbm.job.replay import JobReport
 from ahbm.ranks.calls import CallRecord, Row
+from ahbm.runs.advice import BUDGET
+from ahbm.runs.advice import told as best_of
 from ahbm.views import answer, colors, reasons, spans
 from ahbm.views.charts import WIDTH, tooltip, zoomed
 from ahbm.views.page import Page, Section
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 MOST_RANKS = 24
 MOST_CALLS = 1500
+UNEVEN = 1.05
+"""Times the mean that a rank computes for, from which on a page says so."""
 STRETCHES = 20
 """Of the critical path that a page lists."""
 Charts = dict[str, alt.TopLevelMixin]
@@ -36,6 +40,7 @@ def page(report: JobReport | TimeReport) -> Page:
     charts: Charts = {}
     sections = reasons.sections({report.plan: explanation}, program and program.machine, charts)
     facts = [
+        ("topology", report.machine),
         ("steps", f"{report.steps:,}"),
         ("messages", f"{report.messages:,} of {report.bytes:,} B"),
         *(("note", note) for note in report.notes),
@@ -94,6 +99,7 @@ def _job(report: JobReport) -> Page:
     if explanation is not None:
         sections += reasons.sections({report.job: explanation}, machine, charts)
     facts = [
+        ("topology", report.machine),
         ("calls that overlap others", f"{report.together:,} of {len(report.calls):,}"),
         ("computations without a time", f"{report.untimed:,}"),
         *(("warning", str(warning)) for warning in report.warnings),
@@ -140,17 +146,26 @@ def _answer(report: JobReport, table: Sequence[Row], explanation: Explanation | 
         )
     if explanation is not None:
         told[-1] += f" {answer.because(explanation)}"
-        told.append(answer.advice(explanation))
-    behind = [row for row in table if row.bound_ps]
-    if behind:
-        worst = max(behind, key=lambda row: row.time_ps - (row.bound_ps or 0))
-        names = ", ".join(sorted(worst.algorithms))
-        other = (
-            f"Try another algorithm than {names} for {worst.collective} on {worst.ranks} ranks: up to "
-            f"{time(worst.time_ps - (worst.bound_ps or 0))} of all calls together are above the bound."
+    longest = max(report.ranks, key=lambda rank: rank.compute_ns, default=None)
+    mean = sum(rank.compute_ns for rank in report.ranks) / max(len(report.ranks), 1)
+    if longest is not None and longest.compute_ns > UNEVEN * mean:
+        told.append(
+            f"Computing is not balanced: rank {longest.rank} computes for {time(longest.compute_ns * 1000)}, the mean "
+            f"of all ranks is {time(mean * 1000)}."
         )
-        told = [*told, other] if explanation is None else [*told[:-1], f"{other} {told[-1]}"]
-    return told
+    return [*told, _advice(report, explanation)]
+
+
+def _advice(report: JobReport, explanation: Explanation | None) -> str:
+    """What was simulated on the job and saves most."""
+    latency_ps = round(1000 * report.latency_ns)
+    alternatives = report.alternatives()
+    found = alternatives.simulated(latency_ps, BUDGET) if explanation is None else explanation.advice
+    best = next(iter(best_of(found)), None)
+    if best is None:
+        return f"Nothing that was simulated makes it shorter; `ahbm run {report.job} --best` tries every algorithm."
+    saves = f"-{100 * best.gain_ps / latency_ps:.1f} %, {time(best.latency_ps or 0)}"
+    return f"Try {best.what}: {saves} ({best.way})."
 
 
 COLUMNS = ("collective", "ranks", "calls", "bytes", "time (us)", "busbw (GB/s)", "% of bound", "algorithm")

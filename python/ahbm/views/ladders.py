@@ -23,7 +23,7 @@ def page(ladder: Ladder, sweep: bench.Sweep) -> Page:
         [f"{entry.min_bytes:,}", f"{entry.max_bytes:,}" if entry.max_bytes else "unlimited", entry.algorithm]
         for entry in ladder.ranges()
     ]
-    text = "The quickest algorithm for each range of sizes. Between two sizes the border is their geometric mean."
+    text = "The quickest algorithm for each range of sizes. Between two sizes the border is near their geometric mean."
     columns = ("size (B)", *(f"{name} (us)" for name in ladder.candidates), "winner", "% of bound")
     times = []
     for rung in ladder.rungs:

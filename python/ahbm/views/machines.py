@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ahbm.config.topology import read_for
 from ahbm.runs import bands, bench, compare
 from ahbm.runs.report import Report
 from ahbm.views import answer, charts, comparisons, overview
@@ -58,7 +59,7 @@ def _names(sweeps: Sequence[bench.Sweep]) -> list[str]:
     return [
         ", ".join(
             [
-                str(sweep.topology or "default"),
+                read_for(sweep.topology),
                 *(f"{key}={sweep.overrides[key]}" for key in varied if key in sweep.overrides),
             ]
         )

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ahbm.base import codes
 from ahbm.base.collectives import COLLECTIVES
-from ahbm.config.topology import resized
-from ahbm.errors import BudgetError
+from ahbm.config.topology import read_for, resized
+from ahbm.errors import BudgetError, ConfigError
 from ahbm.runs import bands, bench, compare
 from ahbm.runs.plans import with_plans
 from ahbm.views import answer, certificates, comparisons, reasons
@@ -83,7 +83,9 @@ def gather(
     if not reports:
         raise refused[0].error
     found: list[Numerics] = []
-    if numerics and COLLECTIVES[sweep.collective].reduces:
+    if numerics and not COLLECTIVES[sweep.collective].reduces:
+        raise ConfigError("AHBM-C146", f"{sweep.collective} reduces nothing: no --numerics")
+    if numerics:
         from ahbm.check.numerics import numerics as measure
 
         first = {report.algorithm: report for report in reversed(reports)}
@@ -159,9 +161,12 @@ def _page(contents: Contents) -> Page:
         ("ahbm", first.version),
         ("machine", first.machine_hash),
         ("programs", ", ".join(dict.fromkeys(report.program_hash for report in reports if report.program_hash))),
-        ("topology", str(sweep.topology or "default")),
+        ("topology", read_for(sweep.topology)),
         *((f"set {key}", str(value)) for key, value in sweep.overrides.items()),
-        *(("note", note) for note in dict.fromkeys(note for report in reports for note in report.overruled)),
+        *(
+            ("note", note)
+            for note in dict.fromkeys(note for report in reports for note in (*report.overruled, *report.idle))
+        ),
         *(("note", note) for note in bands.over(report.error for report in reports)),
     ]
     subtitle = "All times are simulated. GB/s is 1e9 bytes per second; busbw as nccl-tests counts it, one direction."

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping
 from typing import TYPE_CHECKING
 
+from ahbm.runs.advice import told
+from ahbm.runs.answer import gain
 from ahbm.views.page import Section
+from ahbm.views.words import time
 
 if TYPE_CHECKING:
     import altair as alt
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 MOST_LINES = 30
 """Rows of the table of lines; the section says how many more there are."""
 MOST_LINKS = 12
+HELP = ("change", "takes", "change of time", "shown by")
 
 
 def sections(
@@ -39,7 +43,7 @@ def sections(
     charts["path"] = why.path(best, f"critical path of {name} (simulated)")
     charts["agents"] = why.agents(best, f"time of PEs under {name} (simulated)")
     charts["gantt"] = why.gantt(best, f"operations of PEs under {name} (simulated)")
-    found = [_why(name, best)]
+    found = [_why(name, best), *_help(best)]
     text = (
         f"What every PE did under {name}, from launch to end, and what it waited for. The first lane is the critical "
         "path by what it was spent on; a red line below an operation marks it as part of that path."
@@ -72,6 +76,16 @@ def _why(name: str, best: Explanation) -> Section:
         text += f" {len(steps) - MOST_LINES:,} shorter lines have {100 * rest / best.latency_ps:.2g} % of the time."
     columns = ("line", "operation", "operations", "time (ns)", "%")
     return Section("why", "Why it took this long", text, columns, rows, ["breakdown", "agents"])
+
+
+def _help(best: Explanation) -> list[Section]:
+    """What was simulated and helps, and the command lines that show it."""
+    rows = [
+        [entry.what, time(entry.latency_ps or 0), gain(entry, best), entry.command or "-"]
+        for entry in told(best.advice)
+    ]
+    text = "Each was simulated again; what saves most comes first."
+    return [Section("help", "What would help", text, HELP, rows)] if rows else []
 
 
 def _links(

@@ -110,7 +110,21 @@ def page(facts: Facts) -> Page:
     ran = Opened(facts.job, terms).run(data=False)
     assert isinstance(ran, JobReport)
     drawn = jobs.page(ran)
-    return replace(drawn, sections=[*sections(facts), *drawn.sections], headline=[facts.told, *drawn.headline])
+    # What would help is told of a step, by the answer.
+    rest = [section for section in drawn.sections if section.key != "help"]
+    return replace(drawn, sections=[*sections(facts), *rest], headline=[facts.told, *_headline(facts.answer)])
+
+
+def _headline(answer: Mapping[str, Any]) -> list[str]:
+    """The change that helps most, and what the sections of the recording show. No time but a step's."""
+    step, told = answer["step_ns"], list[str]()
+    best = min(answer["changes"], key=lambda change: (change["step_ns"], change["what"]), default=None)
+    if best is not None and best["step_ns"] < step:
+        saves = f"-{100 * (1 - best['step_ns'] / step):.1f} %, {_us(best['step_ns'])} us"
+        told.append(f"Try {best['what']}: {saves} (simulated again).")
+    if answer["steps"] > 1:
+        told.append(f"The sections from Ranks on show the recording, which is {answer['steps']} steps.")
+    return told
 
 
 if __name__ == "__main__":

@@ -22,7 +22,8 @@ from ahbm.choose.formats.format import (
     unwritable,
 )
 from ahbm.choose.names import ALGORITHMS, NCCL, PROTOCOLS
-from ahbm.choose.rules import ANY, MAX_RULES, Rule, Rules, Span, border, bounded, merged
+from ahbm.choose.rules import ANY, MAX_RULES, Rule, Rules, Span, bounded, merged
+from ahbm.config.rules import border
 
 COLUMNS = (
     "collective",
