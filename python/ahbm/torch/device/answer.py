@@ -46,6 +46,8 @@ FOLDER = "ahbm answer"
 """The key under which torch's store has the folder of the journals."""
 SEARCHED = 100_000
 """Nodes up to which a job is tried with every algorithm."""
+SEARCHED_RANKS = 32
+"""Ranks up to which it is: the search checks every algorithm, which takes half a minute of 64."""
 MOST = 5
 """Changes that are told of."""
 _failed = [False]
@@ -260,7 +262,7 @@ class Answer:
         for what, point in zip(wanted, asked.points[1:], strict=True):
             if point.report is not None:
                 found.changes.append(Change(what, point.report.latency_ns))
-        if len(job.calls) and sum(map(len, job.replayed.nodes)) <= SEARCHED * 3:
+        if job.calls and len(job.ranks) <= SEARCHED_RANKS and sum(map(len, job.replayed.nodes)) <= SEARCHED * 3:
             found.best = opened.best()
             found.changes.append(Change("the best algorithm for every call", found.best.after.latency_ns))
         found.changes.sort(key=lambda change: (change.latency_ns, change.what))
