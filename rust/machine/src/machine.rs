@@ -43,9 +43,9 @@ pub struct Machine {
     hbm_bytes: u64,
     sram_bytes: u64,
     canonical: String,
-    roofline: Roofline,
-    sheet: [Option<String>; 2],
-    computes: bool,
+    pub(crate) roofline: Roofline,
+    pub(crate) sheet: [Option<String>; 2],
+    pub(crate) computes: bool,
     pub(crate) faults: Faults,
     /// Latency of a message between SIPs besides that of its links.
     pub(crate) step_ps: Ps,
@@ -568,29 +568,6 @@ impl Machine {
     /// Every parameter with its effective value, one `path=value` per line in declaration order.
     pub fn canonical(&self) -> &str {
         &self.canonical
-    }
-
-    /// The accelerator whose data sheet the roofline is, and that sheet, where the machine names them.
-    pub fn sheet(&self) -> (Option<&str>, Option<&str>) {
-        (self.sheet[0].as_deref(), self.sheet[1].as_deref())
-    }
-
-    /// Whether anybody has said what it computes at.
-    ///
-    /// # Errors
-    /// `AHBM-C193` where nobody has.
-    pub fn computes(&self) -> Result<(), Diagnostic> {
-        if self.computes {
-            return Ok(());
-        }
-        let what = "the machine does not say what it computes at, and the job has computations without a duration";
-        Err(Diagnostic::new("AHBM-C193", what)
-            .hint("set pe.roofline.peak_tflops and pe.roofline.memory_gbs, or name its accelerator to ahbm calibrate"))
-    }
-
-    /// What the kernels of a training job take on a SIP.
-    pub fn roofline(&self) -> &Roofline {
-        &self.roofline
     }
 
     /// Stable 64-bit hash of everything that influences timing: FNV-1a over [`Machine::canonical`].

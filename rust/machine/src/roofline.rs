@@ -2,6 +2,7 @@
 
 use crate::declared::Topology;
 use crate::rate::Ps;
+use crate::{Diagnostic, Machine};
 
 /// The type that operations are done in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -147,6 +148,31 @@ impl Roofline {
 /// Nanoseconds of so much at a rate; nothing takes none, whatever the rate.
 fn ratio(amount: u64, per_ns: f64) -> f64 {
     if amount == 0 { 0.0 } else { amount as f64 / per_ns }
+}
+
+impl Machine {
+    /// The accelerator whose data sheet the roofline is, and that sheet, where the machine names them.
+    pub fn sheet(&self) -> (Option<&str>, Option<&str>) {
+        (self.sheet[0].as_deref(), self.sheet[1].as_deref())
+    }
+
+    /// Whether anybody has said what it computes at.
+    ///
+    /// # Errors
+    /// `AHBM-C193` where nobody has.
+    pub fn computes(&self) -> Result<(), Diagnostic> {
+        if self.computes {
+            return Ok(());
+        }
+        let what = "the machine does not say what it computes at, and the job has computations without a duration";
+        Err(Diagnostic::new("AHBM-C193", what)
+            .hint("set pe.roofline.peak_tflops and pe.roofline.memory_gbs, or name its accelerator to ahbm calibrate"))
+    }
+
+    /// What the kernels of a training job take on a SIP.
+    pub fn roofline(&self) -> &Roofline {
+        &self.roofline
+    }
 }
 
 #[cfg(test)]
