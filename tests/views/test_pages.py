@@ -114,7 +114,7 @@ def test_a_ladder_by_its_terms_and_by_its_file(tmp_path: Path) -> None:
     file = tmp_path / "ladder.yaml"
     assert CliRunner().invoke(app, ["ladder", "all_gather", *terms, "--synth", "ring", "-o", str(file)]).exit_code == 0
     _, again = report(tmp_path, str(file), *terms)
-    assert again[0].startswith("The quickest of 2: at every size synth_ring.")
+    assert again[0].startswith("The quickest of 2: up to 16,391 B pat_all_gather, above nccl_ring_all_gather.")
     file.write_text("defaults: {n_slots: 8}\n")
     bad = CliRunner().invoke(app, ["report", str(file), "-o", str(tmp_path / "no.html")])
     assert isinstance(bad.exception, ConfigError) and bad.exception.code == "AHBM-C151"

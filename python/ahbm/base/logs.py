@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 INFO, DEBUG = 20, 10
+_told: set[str] = set()
 
 
 def log(part: str, level: int, message: str, *values: object) -> None:
@@ -15,3 +17,10 @@ def log(part: str, level: int, message: str, *values: object) -> None:
     logging = sys.modules.get("logging")
     if logging is not None:
         logging.getLogger(f"ahbm.{part}").log(level, message, *values)
+
+
+def notice(what: str) -> None:
+    """Says `what` on rank 0's standard error, once."""
+    if what not in _told and os.environ.get("RANK", "0") == "0":
+        print(f"ahbm: {what}", file=sys.stderr)
+    _told.add(what)

@@ -300,6 +300,7 @@ class Emulator:
             return Bound.known(None, f"no bound is known for {request.world_size} ranks that are PEs", False)
         return self.least(request, request.ranks, compiled).after(self.machine.launch_ps)
 
+    @checked
     def least(self, request: Request, sips: Sequence[int], compiled: Compiled | None = None) -> Bound:
         """As `bound`, without the launch, and for a request that runs on `sips`, its ranks in order."""
         return least(self, request, sips, compiled)

@@ -43,8 +43,11 @@ def least(emulator: Emulator, request: Request, sips: Sequence[int], compiled: C
         ]
         return max(found, key=lambda bound: -1 if bound.ps is None else bound.ps)
 
+    # Not the emulators: whoever keeps a bound lets go of them.
+    heard = [(told, each.stripes.on(more)[1]) for told, each in _heard(emulator, request, compiled)]
+
     def find() -> Bound:
-        found = [of(each.stripes.on(more)[1]).told(told) for told, each in _heard(emulator, request, compiled)]
+        found = [of(limits).told(told) for told, limits in heard]
         return min(found, key=lambda bound: -1 if bound.ps is None else bound.ps)
 
     return Bound(find)

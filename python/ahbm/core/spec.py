@@ -21,6 +21,8 @@ _alive: WeakValueDictionary[tuple[int, str], Emulator] = WeakValueDictionary()
 _latest: list[Emulator] = []
 """The emulator that was remembered last: what is asked about the latest run compiles nothing anew."""
 
+FIELDS = tuple(Request.__dataclass_fields__)
+
 
 @dataclass(frozen=True, eq=False)
 class Spec:
@@ -66,7 +68,10 @@ class Spec:
             else self.config.settings(self.algorithm)
         )
         request = {
-            **{name: getattr(self.request, name) for name in Request.__dataclass_fields__},
+            # Shares are part of the digests of requests that have them.
+            **{
+                name: value for name in FIELDS if (value := getattr(self.request, name)) is not None or name != "shares"
+            },
             "ranks": list(self.request.ranks),
             "placement": repr(self.request.placement),
         }

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ahbm.base.arrays import Hollow
+from ahbm.base.logs import notice
 from ahbm.core.selection import DEFAULT, PLAN, SELECTOR, Choice
 from ahbm.mscclpp.default_plans import installed
 from ahbm.mscclpp.environment import OPERATIONS, forced, ranks_per_node
@@ -53,8 +54,6 @@ def choose(call: Call, rank: int, emulator: Emulator) -> Choice | None:
 
 def _tell_of_others(plans: Iterable[Algorithm], asked: CollectiveRequest, nbytes: int) -> None:
     """Says once which of a script's own plans a call would have had, were it among as many ranks as they are for."""
-    from ahbm.torch.fallback import notice
-
     for plan in plans:
         limits = plan.constraints
         if limits is None or not plan.is_dsl_algorithm():

@@ -115,9 +115,9 @@ class Row:
 
 def notes(rows: Iterable[Row]) -> list[str]:
     """Sizes that were asked for and cannot be divided, and those that ran in their place; numbers of ranks that were,
-    where ccl.yaml has its own; and the errors of calibrated machines."""
+    where ccl.yaml has its own; terms that have no effect; and the errors of calibrated machines."""
     reports = [report for row in rows for report in (row.before, row.after) if report is not None]
-    own = dict.fromkeys(note for report in reports for note in report.overruled)
+    own = dict.fromkeys(note for report in reports for note in (*report.overruled, *report.idle))
     return [*told(report.resized for report in reports), *own, *bands.over(report.error for report in reports)]
 
 

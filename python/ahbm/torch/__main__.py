@@ -25,11 +25,12 @@ import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
 import ahbm.torch
+from ahbm.base.logs import notice
 from ahbm.dsl.compat import compat
 from ahbm.errors import ConfigError
 from ahbm.mscclpp.choosing import choose
 from ahbm.torch import cuda, places
-from ahbm.torch.fallback import notice, wanted
+from ahbm.torch.fallback import wanted
 from ahbm.torch.replacing import replace
 
 DEVICE = "AHBM_DEVICE"

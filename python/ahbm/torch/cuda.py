@@ -13,9 +13,9 @@ import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 from torch.overrides import TorchFunctionMode
 
+from ahbm.base.logs import notice
 from ahbm.torch import addresses, place
 from ahbm.torch.calls import NAME
-from ahbm.torch.fallback import notice
 from ahbm.torch.places import places, synchronize
 from ahbm.torch.replacing import replace
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-import sys
 from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
 
+from ahbm.base.logs import notice
 from ahbm.errors import ConfigError, UnsupportedError
 from ahbm.ranks.groups import ProcessGroup as Members
 from ahbm.torch import backend, sketch
 from ahbm.torch.place import Place
 
 ENV = "AHBM_FALLBACK"
-
-_told: set[str] = set()
 
 
 def wanted() -> bool:
@@ -25,13 +23,6 @@ def wanted() -> bool:
     if asked not in (None, "gloo"):
         raise ConfigError("AHBM-C127", f"{ENV}={asked!r} is unknown", hint="gloo, or nothing")
     return asked is not None
-
-
-def notice(what: str) -> None:
-    """Says `what` on rank 0's standard error, once."""
-    if what not in _told and os.environ.get("RANK", "0") == "0":
-        print(f"ahbm: {what}", file=sys.stderr)
-    _told.add(what)
 
 
 class ProcessGroup(backend.ProcessGroup):

@@ -407,19 +407,20 @@ impl Machine {
     /// byte. `host`: it copies the bytes between the device and its host. `factors` are pairs of a text and a factor for
     /// kernels with the text in their name; the first that fits counts. Raises `ConfigError` (AHBM-C205) for an unknown
     /// type.
-    #[pyo3(signature = (name, operations, nbytes, *, arithmetic="f16", host=false, factors=Vec::new()),
+    #[pyo3(signature = (name, operations, nbytes, *, arithmetic=Given::ok("f16"), host=Given::ok(false), factors=Given::ok(Vec::new())),
            text_signature = "($self, name, operations, nbytes, *, arithmetic='f16', host=False, factors=())")]
     #[allow(clippy::too_many_arguments)] // Keywords in Python.
     fn kernel_ps(
         &self,
         py: Python<'_>,
-        name: &str,
-        operations: u64,
-        nbytes: u64,
-        arithmetic: &str,
-        host: bool,
-        factors: Vec<(String, f64)>,
+        name: Given<&str>,
+        operations: Given<u64>,
+        nbytes: Given<u64>,
+        arithmetic: Given<&str>,
+        host: Given<bool>,
+        factors: Given<Vec<(String, f64)>>,
     ) -> PyResult<u64> {
+        given!(name, operations, nbytes, arithmetic, host, factors);
         let Some(arithmetic) = Arithmetic::named(arithmetic) else {
             let names = Arithmetic::ALL.map(Arithmetic::name);
             return Err(errors::raise_one(py, *operand::unknown("AHBM-C205", "arithmetic", arithmetic, &names)));

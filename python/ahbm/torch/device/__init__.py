@@ -11,7 +11,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
-from ahbm.torch.fallback import notice
+from ahbm.base.logs import notice
 
 
 def install(devices: int, asked: dict[Any, str]) -> Any:

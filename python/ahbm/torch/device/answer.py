@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from ahbm.base.logs import notice
 from ahbm.base.words import aligned, span
 from ahbm.errors import AhbmError, ConfigError
 from ahbm.torch import compute, places, report
@@ -28,7 +29,6 @@ from ahbm.torch.device import marks, module
 from ahbm.torch.device.lanes import Lanes
 from ahbm.torch.device.meter import FACTORS, meter
 from ahbm.torch.device.wider import wider
-from ahbm.torch.fallback import notice
 
 if TYPE_CHECKING:
     from ahbm.job.best import Best

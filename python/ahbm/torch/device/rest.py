@@ -11,9 +11,9 @@ import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
+from ahbm.base.logs import notice
 from ahbm.errors import UnsupportedError
 from ahbm.torch.device import marks
-from ahbm.torch.fallback import notice
 from ahbm.torch.replacing import replace
 
 

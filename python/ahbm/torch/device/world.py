@@ -9,8 +9,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from ahbm.base.logs import notice
 from ahbm.errors import UnsupportedError
-from ahbm.torch.fallback import notice
 
 WORLD = "AHBM_WORLD"
 """Environment variable: the number of ranks that one process stands for, and which of them it is."""

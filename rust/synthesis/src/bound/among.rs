@@ -80,11 +80,15 @@ impl Part {
         let mut inside = vec![false; graph.nodes() as usize];
         self.inside.iter().for_each(|&v| inside[v as usize] = true);
         let mut cuts = Vec::with_capacity(2);
+        if enters > 0 {
+            cuts.push(self.one(graph, enters, Cut::into, |v| !inside[v as usize]));
+        }
         if leaves > 0 {
             cuts.push(self.one(graph, leaves, Cut::from, |v| inside[v as usize]));
         }
-        if enters > 0 {
-            cuts.push(self.one(graph, enters, Cut::into, |v| !inside[v as usize]));
+        if collective == ReduceScatter {
+            // Of equal ones the first is named: what leaves.
+            cuts.reverse();
         }
         cuts
     }
