@@ -6,7 +6,14 @@ use crate::{Collective, Graph};
 
 /// The tightest cut among `members` that is looked at.
 pub(super) fn cut(graph: &Graph, members: &[u32], collective: Collective, root: u32) -> Cut {
-    let parts: Vec<Part> = members.iter().map(|&v| Part { members: 1, rooted: v == root, inside: vec![v] }).collect();
+    let part = |&v: &u32| Part { members: 1, rooted: v == root, inside: vec![v] };
+    let mut parts: Vec<Part> = members.iter().map(part).collect();
+    // Of equal cuts the first is named: one around a leaf, or around the root that has all of it to do.
+    match collective {
+        Collective::Broadcast | Collective::Reduce => parts.sort_by_key(|part| part.rooted),
+        Collective::Scatter | Collective::Gather => parts.sort_by_key(|part| !part.rooted),
+        _ => {}
+    }
     let nodes = graph.relayed().map_or_else(Vec::new, |relayed| of_nodes(graph, relayed, members, root));
     let around = parts.iter().chain(&nodes).flat_map(|part| part.cuts(graph, members.len() as u64, collective));
     let between = graph.relayed().filter(|_| collective == Collective::AllReduce).map_or_else(Vec::new, |relayed| {

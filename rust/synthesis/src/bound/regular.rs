@@ -156,6 +156,7 @@ impl Regular {
         let weakest = || self.weakest(ranks, None);
         let leaf = || self.weakest(ranks, Some(root));
         let is_root_weaker = |leaf: u32| self.degree(root) < self.degree(leaf);
+        let is_leaf_weaker = |leaf: u32| others * u64::from(self.degree(leaf)) < u64::from(self.degree(root));
         match collective {
             Collective::AllGather | Collective::AllToAll => self.but(weakest(), others),
             Collective::ReduceScatter => self.alone(weakest(), others),
@@ -164,7 +165,9 @@ impl Regular {
             Collective::Broadcast => self.but(leaf(), 1),
             Collective::Reduce if is_root_weaker(leaf()) => self.but(root, 1),
             Collective::Reduce => self.alone(leaf(), 1),
+            Collective::Scatter if is_leaf_weaker(leaf()) => self.but(leaf(), 1),
             Collective::Scatter => self.alone(root, others),
+            Collective::Gather if is_leaf_weaker(leaf()) => self.alone(leaf(), 1),
             Collective::Gather => self.but(root, others),
         }
     }
