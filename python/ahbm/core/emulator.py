@@ -453,8 +453,7 @@ class Emulator:
             raise refused
         _, protocol, found = best
         tried = len({protocol.name for protocol, _ in ways})
-        quickest = f", the quickest of {tried}" if tried > 1 else ""
-        note = f"protocol {protocol.name}{quickest}"
+        note = f"protocol {protocol.name}" + (f", the quickest of {tried}" if tried > 1 else "")
         return replace(found, protocol=protocol.name, notes=(*found.notes, note))
 
     def _said(self, algorithm: str | Algorithm) -> str | None:
@@ -463,6 +462,7 @@ class Emulator:
             return None
         return library.stated_protocol(self.algorithm(algorithm))
 
+    @checked
     def speaking(self, protocol: Protocol, nbytes: int) -> Emulator:
         """The emulator on the machine that calls of `nbytes` bytes of one rank's array find with a protocol."""
         key = protocol.on(nbytes)
