@@ -61,8 +61,8 @@ def test_halving_and_doubling() -> None:
     assert program.busiest_bytes == 30 * SIZE // 16
     # The link of the first dimension carries halves, out and back; the others less.
     assert program.link_ns == pytest.approx(whole)
-    # Halving takes 15 chunks on the busiest link of each depth. A chunk that is doubled has the depth of its way, so that
-    # of the 8 that cross the last dimension 1, 3, 3 and 1 are equally deep.
+    # Halving takes 15 chunks on the busiest link of each depth. A chunk that is doubled has the depth of its way:
+    # of the 8 that cross the last dimension, 1, 3, 3 and 1 are equally deep.
     assert program.rounds_ns == pytest.approx(8 * ALPHA + (15 + 8) / 16 * whole)
 
 
