@@ -266,8 +266,8 @@ def spelling(option: Any) -> str:
 
 
 def normal(text: str, folder: Path) -> str:
-    """Without what says again which options were given."""
-    text = text.replace(str(folder), "")
+    """Without what says again which options were given, and without the processor's time."""
+    text = re.sub(r"[0-9.]+ ms|_ms\": [0-9.e-]+", "", text.replace(str(folder), ""))
     return re.sub(r'"args": \[[^\]]*\]', "", text)
 
 

@@ -15,6 +15,9 @@ from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
 from ahbm.cli.options import Dtype, Json, NoData, Op, Place, Root, output_option
 
+SEARCHED = ("greedy", "routed")
+"""The methods that try in an order that a seed gives."""
+
 
 @app.command(
     page="synthesis",
@@ -58,6 +61,8 @@ def synth(
     as_json: Json = False,
 ) -> None:
     """Synthesize a schedule for a network of NPUs, and say how close to the limit it is."""
+    from ahbm.base.collectives import COLLECTIVES
+    from ahbm.base.words import IDLE
     from ahbm.config.reading import MSCCLPP
     from ahbm.errors import ConfigError
     from ahbm.runs.bench import parse_dtype, parse_size
@@ -88,12 +93,24 @@ def synth(
         found = found.even(output)
         written = found.save(output)
     ran = found.run(data=not no_data) if execute else None
+    kind = COLLECTIVES[collective]
+    idle = [
+        f"{what} {IDLE}"
+        for what, is_idle in (
+            (f"{collective} has no root: root {root}", root and not kind.rooted),
+            (f"{collective} reduces nothing: {op}", op != "sum" and not kind.reduces),
+            (f"{found.schedule.method} searches nothing: seed {seed}", seed and found.schedule.method not in SEARCHED),
+            ("without --run no data move: --no-data", no_data and not execute),
+        )
+        if is_idle
+    ]
     if as_json:
         from dataclasses import asdict
 
         emulated = {"emulated": asdict(ran)} if ran else {}
         files = {"files": [str(path) for path in written]} if written else {}
-        typer.echo(json.dumps(found.to_json() | emulated | files, indent=2))
+        notes = {"notes": idle} if idle else {}
+        typer.echo(json.dumps(found.to_json() | emulated | files | notes, indent=2))
     else:
         typer.echo(str(found))
         if ran is not None:
@@ -105,6 +122,8 @@ def synth(
                     f"  note        an NPU needs {found.schedule.engines} DMA channels to keep all its links busy and "
                     f"has {found.channels}: --set pe.dma.channels=per_link"
                 )
+        for note in idle:
+            typer.echo(f"  note        {note}")
         for path in written:
             typer.echo(f"  written     {path}, for {found.nbytes} B")
         if output is not None and not members:
