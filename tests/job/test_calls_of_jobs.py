@@ -18,6 +18,7 @@ from ahbm.core.emulator import Emulator
 from ahbm.job.checking import check_job
 from ahbm.job.replay import JobReport
 from ahbm.ranks.setup import Setup
+from ahbm.source.algorithm import PADDED
 from support.astra_files import write
 from support.commands import run
 
@@ -128,6 +129,11 @@ def test_an_exchange_takes_what_its_splits_say(tmp_path: Path) -> None:
 
     ahbm.spawn(worker, topology=RING)
     assert live == [alone] * 8
+    # An algorithm that pads is told of.
+    ccl = {"algorithms.direct.synth": {"method": "direct"}}
+    padded = ahbm.open(job(tmp_path / "heavy", heavy), topology=RING, algorithm="direct", overrides=ccl).run()
+    assert [note for note in padded.notes if PADDED in note] == [f"direct: {PADDED}"]
+    assert not any(PADDED in note for note in replayed(job(tmp_path / "heavy", heavy)).notes)
 
 
 def set_up(folder: Path, dimensions: list[bool]) -> list[str]:

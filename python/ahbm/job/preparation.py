@@ -20,6 +20,7 @@ from ahbm.ranks.calls import Alike, CallRecord, Ran, Row, summed, together
 from ahbm.selectors.asking import ConfiguredSelectors, Solo
 from ahbm.selectors.loading import as_selector
 from ahbm.selectors.protocol import AnySelector
+from ahbm.source.algorithm import PADDED
 
 if TYPE_CHECKING:
     from ahbm.core.compiled import Compiled
@@ -170,9 +171,11 @@ class Preparation:
         self.rules.append(CONFIGURED if own else DEFAULT)
         return self._shared(request, None if rule is None else rule[1])
 
-    def told(self, calls: Sequence[JobCall]) -> Iterator[str]:
-        """Notes where the algorithm that was asked for performs some of the calls that were prepared, and not all; and
-        where rules of ccl.yaml are for other numbers of ranks."""
+    def told(self, calls: Sequence[JobCall], programs: Sequence[Compiled]) -> Iterator[str]:
+        """Notes where the algorithm that was asked for performs some of the calls that were prepared, and not all,
+        where rules of ccl.yaml are for other numbers of ranks, and where an algorithm pads unequal shares."""
+        for name in dict.fromkeys(compiled.algorithm for compiled in programs if PADDED in compiled.notes):
+            yield f"{name}: {PADDED}"
         for name in sorted({call.collective for call in calls} - self._overruled):
             counts = {len(call.ranks) for call in calls if call.collective == name}
             yield from self._emulator.ccl.unmet_ranks(name, counts)

@@ -44,6 +44,8 @@ class CallRecord:
     """Of the call among all others, which may have shared its links."""
     algbw_gbs: float = 0.0
     busbw_gbs: float = 0.0
+    bound_ps: int | None = None
+    """The least time of a call whose ranks have unequal shares, which its bytes do not tell; None for all others."""
 
     def at(self, start_ps: int, end_ps: int) -> CallRecord:
         """The call at its time."""
@@ -99,10 +101,13 @@ def rows(calls: Iterable[CallRecord], limits: Limits) -> list[Row]:
     def alike(call: CallRecord) -> Alike:
         kind = COLLECTIVES[call.collective]
         key = (call.collective, call.ranks, call.bytes // kind.chunks(call.ranks), call.root)
-        if key not in bounds:
-            bounds[key] = limits.bound(*key[:3], root=call.root, dst=int(kind.paired)).ps
+        bound_ps = call.bound_ps
+        if bound_ps is None:
+            if key not in bounds:
+                bounds[key] = limits.bound(*key[:3], root=call.root, dst=int(kind.paired)).ps
+            bound_ps = bounds[key]
         time_ps = round(call.latency_ns * 1000)
-        return Alike(call, 1, time_ps, bounds[key], max(time_ps, bounds[key] or 0))
+        return Alike(call, 1, time_ps, bound_ps, max(time_ps, bound_ps or 0))
 
     return summed(map(alike, calls))
 

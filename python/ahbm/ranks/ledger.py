@@ -111,4 +111,5 @@ class Ledger:
             rule,
             compiled.protocol,
             compiled.knobs,
+            bound_ps=None if request.shares is None else self.emulator.least(request, request.ranks, compiled).ps,
         )
