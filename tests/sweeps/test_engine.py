@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -128,10 +128,11 @@ def test_an_executor_that_breaks_is_replaced_only_by_who_can_make_one() -> None:
         all_rows(20, Given(Dying(frozenset({3})), workers=1))
 
 
-def test_an_executor_that_never_takes_anything_is_an_error() -> None:
+@pytest.mark.parametrize("error", [BrokenExecutor("closed"), OSError("handle is closed")])
+def test_an_executor_that_never_takes_anything_is_an_error(error: Exception) -> None:
     class Closed(Dying):
         def submit(self, fn: Callable[..., Any], /, *args: Any, **given: Any) -> Future[Any]:
-            raise BrokenExecutor("closed")
+            raise error
 
     with pytest.raises(DistributedError, match="AHBM-X141"):
         all_rows(3, Given(lambda: Closed(frozenset()), workers=1))
@@ -148,6 +149,15 @@ def test_what_a_call_raises_is_no_death() -> None:
 def test_rows_come_in_order_as_soon_as_they_can() -> None:
     batches = [([(2, "c")], ["C"]), ([(0, "a")], ["A"]), ([(3, "d"), (1, "b")], ["D", "B"])]
     assert list(ordered(batches)) == ["A", "B", "C", "D"]
+
+
+def test_a_pool_that_breaks_while_it_starts_a_process_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*given: Any) -> Future[Any]:
+        raise OSError("handle is closed")
+
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", broken)
+    with pytest.raises(DistributedError, match="AHBM-X141 the processes of the sweep do not start"):
+        all_rows(3, Pool(2))
 
 
 @pytest.mark.slow

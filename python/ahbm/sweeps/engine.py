@@ -36,6 +36,7 @@ KILLED = ("KilledWorker",)
 
 _Item = TypeVar("_Item")
 _Row = TypeVar("_Row")
+_Result = TypeVar("_Result")
 Call = Callable[[Sequence[_Item]], tuple[list[_Row], float]]
 """The rows of the first of some items, at least of one, and the seconds that they took."""
 
@@ -97,7 +98,11 @@ class Pool:
         # The processes end when nobody can tell them anything any more.
         told, self._stop = context.Pipe(duplex=False)
         self._executor = ProcessPoolExecutor(self._workers, context, work.begin, (told,))
-        self._ready = self._executor.submit(work.ready)
+        try:
+            self._ready = _submit(self._executor, work.ready)
+        except BrokenExecutor as error:
+            self._ready = Future()
+            self._ready.set_exception(error)
         return self._executor
 
     def check(self) -> None:
@@ -127,6 +132,15 @@ class Pool:
         self._executor.shutdown(wait=done, cancel_futures=not done)
         self._stop.close()
         self._executor = None
+
+
+def _submit(executor: Executor, call: Callable[..., _Result], *given: Any) -> Future[_Result]:
+    """Raises BrokenExecutor also where the executor breaks while it starts a process: its pipes are closed by then,
+    which is an OSError."""
+    try:
+        return executor.submit(call, *given)
+    except OSError as error:
+        raise BrokenExecutor(str(error)) from error
 
 
 def _context() -> Any:
@@ -205,7 +219,7 @@ def run(
                 if not batch.items:
                     break
                 try:
-                    flying[executor.submit(call, batch.items)] = batch
+                    flying[_submit(executor, call, batch.items)] = batch
                     refused = 0
                 except BrokenExecutor as broken:
                     # It broke before the future that was to say so: what was sent now is not to blame.
