@@ -32,9 +32,10 @@ PUBLIC = {"errors": "base", "distributed": "front", "__main__": "cli"}
 """Modules at the root of the package, and the package each belongs to."""
 CRATES = [
     "engine",
+    "findings",
+    "wire",
     "machine",
     "program",
-    "wire",
     "plan",
     "workload",
     "emulator",

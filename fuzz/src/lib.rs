@@ -1,7 +1,7 @@
 //! What fuzz targets share.
 
 use ahbm_formats::{Document, Reading, chakra, msccl_xml, mscclpp};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::{Budget, Limit};
 
 /// Every finding has a stable code and says something.

@@ -18,7 +18,7 @@ use crate::config::{Flags, Setup};
 use crate::report::{CallKind, Report, Traffic};
 use ahbm_engine::EventQueue;
 use ahbm_engine::interrupt::spend;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_workload::{Collective, Workload};
 use indexmap::IndexMap;
 use mail::{Key, Mail, Then};

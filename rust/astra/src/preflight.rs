@@ -2,7 +2,7 @@
 
 use crate::config::{Choice, Expansion, Native, Setup, place};
 use crate::engine::{choices, chosen};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_workload::{CallSpec, Collective, Group, Node, Work, Workload};
 use indexmap::IndexMap;
 use rustc_hash::{FxBuildHasher, FxHashMap};

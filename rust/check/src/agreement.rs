@@ -9,7 +9,8 @@
 use crate::schedule::{Ended, Fence, Order, Schedule, Wait, Watch};
 use crate::support::{Step, Subject};
 use ahbm_emulator::{Memory, Options, Timeline, replay, simulate};
-use ahbm_machine::{Coord, Diagnostic, Direction, Machine, Node, Sfr};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{Coord, Direction, Machine, Node, Sfr};
 use ahbm_program::{
     AgentId, BinaryFn, BodyBuilder, ChannelSettings, Dtype, Locus, Mem, OpKind, Origin, Program, ProgramBuilder,
     Scalar, Tile,

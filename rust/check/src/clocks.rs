@@ -16,7 +16,7 @@ use crate::schedule;
 use crate::spots::{NONE, Spots};
 use crate::support::{Step, Subject, touches};
 use ahbm_engine::interrupt::spend;
-use ahbm_machine::{Diagnostic, codes};
+use ahbm_findings::{Diagnostic, codes};
 use ahbm_plan::Expectation;
 use ahbm_program::{AgentId, OpKind, Program};
 use rustc_hash::{FxHashMap, FxHashSet};

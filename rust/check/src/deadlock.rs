@@ -1,7 +1,7 @@
 //! Deadlock reports: who waits for whom.
 
 use crate::schedule::{Schedule, Wait};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_program::{AgentId, ChannelId, OpKind};
 
 /// Agents listed in a report before it only counts the rest.

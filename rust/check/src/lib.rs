@@ -36,7 +36,7 @@
 //! let verdict = check(&lowered.program, &expected, &CheckOptions::default());
 //! assert_eq!(verdict.outcome, Outcome::Wrong);
 //! assert!(verdict.findings[0].message.starts_with("rank 0, elements [0, 1) of the output of rank 0: rank 0 missing"));
-//! # Ok::<(), ahbm_machine::Diagnostic>(())
+//! # Ok::<(), ahbm_findings::Diagnostic>(())
 //! ```
 //!
 //! | code | finding |
@@ -83,7 +83,8 @@ pub use orders::{Orders, Part, Stretch, orders};
 pub use proof::Proof;
 pub use walk::{Walker, needed_slots, sequence, stuck, walk};
 
-use ahbm_machine::{Diagnostic, Machine, codes};
+use ahbm_findings::{Diagnostic, codes};
+use ahbm_machine::Machine;
 use ahbm_program::{AgentId, OpKind, Program};
 use clocks::Clocks;
 use compare::{RunResult, Terms};

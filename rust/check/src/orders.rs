@@ -7,7 +7,7 @@ use crate::support::{Step, Subject};
 use crate::values::Values;
 use crate::walk::{Walker, walk};
 use ahbm_emulator::Prepared;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::Expectation;
 use ahbm_program::{AgentId, BinaryFn, BufferId, ChannelId, Dtype, OpKind, Program};
 use rustc_hash::FxHashMap;

@@ -5,7 +5,8 @@
 
 use crate::{Outcome, Verdict, values};
 use ahbm_emulator::{Memory, Options, replay, simulate};
-use ahbm_machine::{Diagnostic, Machine, Ps, codes};
+use ahbm_findings::{Diagnostic, codes};
+use ahbm_machine::{Machine, Ps};
 use ahbm_plan::{Contribution, Expectation};
 use ahbm_program::{BinaryFn, Dtype, OpKind, Program};
 

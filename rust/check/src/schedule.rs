@@ -3,7 +3,7 @@
 use crate::counters::Counters;
 use crate::support::{Step, Subject};
 use ahbm_engine::interrupt::spend;
-use ahbm_machine::{Diagnostic, codes};
+use ahbm_findings::{Diagnostic, codes};
 use ahbm_program::{AgentId, ChannelId, OpKind, Program, ValueId};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BinaryHeap};

@@ -10,7 +10,7 @@ use crate::nodes::{By, Contents, EMPTY, Node, Nodes, Piece, Scale, Value, length
 use crate::orders::Addition;
 use crate::print::Print;
 use crate::support::{Step, Subject, bytes};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::{Contribution, Expectation, Held};
 use ahbm_program::{AgentId, BinaryFn, Body, BufferId, Dtype, OpKind, Scalar, ValueId};
 use rustc_hash::FxHashMap;

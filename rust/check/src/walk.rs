@@ -3,7 +3,7 @@
 use crate::deadlock;
 use crate::schedule::{Ended, Fence, Nobody, Order, Schedule, Watch, min_slots};
 use crate::support::{Step, Subject};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_program::{AgentId, ChannelId, Program};
 
 /// Told of a walk, in the order in which things happen.

@@ -49,7 +49,7 @@ pub use recorded::{Event, Fact, Family, recorded};
 pub use summary::Summary;
 pub use to_workload::{Sort, parse_workload, read_ranks, read_workload, sort};
 
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::{Budget, Limit};
 use ahbm_wire::chakra::{Metadata, Node, Value, encode};
 use std::sync::Arc;

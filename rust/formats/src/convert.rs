@@ -5,7 +5,7 @@
 
 use crate::chakra::{self, PlanOptions, Trace};
 use crate::{Document, Format, Reading, msccl_xml, mscclpp};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::{Goal, Plan};
 use ahbm_wire::store::{Output, store};
 use std::path::{Path, PathBuf};

@@ -5,7 +5,8 @@ use crate::{
     Agent, AgentId, Body, Buffer, BufferId, Channel, ChannelId, Map, Op, OpKind, Origins, Program, Set, Shared,
     WireFactor,
 };
-use ahbm_machine::{Coord, Diagnostic, Direction, Node, PeId, Sfr};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{Coord, Direction, Node, PeId, Sfr};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

@@ -36,7 +36,7 @@
 //! assert!(ahbm_program::structure(&program).is_empty());
 //! // One message needs one slot.
 //! assert_eq!((program.channels.len(), program.channels[0].slots, program.channels[0].slot_bytes), (1, 1, 16));
-//! # Ok::<(), Vec<ahbm_machine::Diagnostic>>(())
+//! # Ok::<(), Vec<ahbm_findings::Diagnostic>>(())
 //! ```
 //!
 //! Reading order: [`op`] (what an agent can do, who waits for whom, what changes with a new operation), [`body`] (how

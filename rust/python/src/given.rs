@@ -7,7 +7,7 @@ use crate::limit::Limit;
 use crate::machine::Machine;
 use crate::program::Program;
 use crate::timeline::Timeline;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 use std::collections::HashMap;

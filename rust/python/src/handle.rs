@@ -116,7 +116,7 @@ impl Handle {
 
 /// The fault for an argument that is neither a handle nor a number.
 #[cold]
-pub(crate) fn not_an_operand(other: &Bound<'_, PyAny>) -> ahbm_machine::Diagnostic {
+pub(crate) fn not_an_operand(other: &Bound<'_, PyAny>) -> ahbm_findings::Diagnostic {
     let kind = other.get_type().name().map(|n| n.to_string()).unwrap_or_default();
     fault("AHBM-K209", format!("{kind} is not an operand"))
         .hint("operands are handles of this kernel and plain numbers; arrays live in the tensor behind t_ptr")

@@ -3,7 +3,8 @@
 use crate::interrupt::interruptible;
 use crate::machine::Machine;
 use crate::operand;
-use ahbm_machine::{Diagnostic, NetworkModel};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::NetworkModel;
 use ahbm_synthesis::{Collective, Network, Parts};
 use pyo3::prelude::*;
 use std::collections::BTreeSet;

@@ -6,9 +6,11 @@ use crate::given::{Given, given};
 use crate::interrupt::interruptible;
 use crate::operand;
 use ahbm_emulator::training::{Lanes, Terms};
-use ahbm_machine::{Arithmetic, Coord, Diagnostic, DmaChannels, Kernel, PeId};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{Coord, DmaChannels, PeId};
 use ahbm_synthesis::{Collective, least_by_io};
 use ahbm_views::features::Fingerprint;
+use ahbm_workload::{Arithmetic, Kernel};
 use pyo3::prelude::*;
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@ use crate::given::{Given, given, within};
 use crate::inspection;
 use crate::interrupt::interruptible;
 use ahbm_emulator::{Category, Detail, LinkUse, Segment, Span};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_program::AgentId;
 use ahbm_views::credit::Chunks;
 use ahbm_views::timeline_file::Format;

@@ -2,7 +2,8 @@
 
 use crate::bound::Regular;
 use ahbm_engine::interrupt::spend;
-use ahbm_machine::{Diagnostic, Machine, Ps, Rate, SipNetwork};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{Machine, Ps, Rate, SipNetwork};
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 

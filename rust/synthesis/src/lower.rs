@@ -23,7 +23,8 @@
 
 use crate::{Collective, Graph, Schedule};
 use ahbm_engine::interrupt::spend;
-use ahbm_machine::{Coord, Diagnostic, Direction, Machine, Node, PeId, Ps};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{Coord, Direction, Machine, Node, PeId, Ps};
 use ahbm_program::{
     BinaryFn, BodyBuilder, BufferId, ChannelSettings, Dtype, Locus, Mem, OpKind, Origin, OriginId, Program,
     ProgramBuilder, Scalar, Tile, ValueId,

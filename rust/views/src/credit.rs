@@ -5,7 +5,8 @@
 use crate::features::is_far;
 use ahbm_check::{Walker, walk};
 use ahbm_emulator::Segment;
-use ahbm_machine::{Diagnostic, Machine, Ps};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{Machine, Ps};
 use ahbm_program::{AgentId, ChannelId, OpKind, Program};
 
 /// An operation of an agent.

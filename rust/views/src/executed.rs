@@ -1,7 +1,7 @@
 //! A run as a post-execution trace: every operation with the time it was measured to take.
 
 use ahbm_emulator::Timeline;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_program::{AgentId, Body, ChannelId, OpKind, Program};
 use ahbm_wire::chakra::{Arm, Attribute, Metadata, Node, NodeKind, Value, encode, of_rank, refuse_foreign};
 use ahbm_wire::store::Output;

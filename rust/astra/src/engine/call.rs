@@ -6,7 +6,7 @@ use super::stream::{Machine, Phase, Stream};
 use super::{COLLECTIVE_TAGS, MAX_STREAMS, Simulation};
 use crate::config::{Choice, Native, place};
 use crate::preflight::chunks;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_workload::{CallSpec, Collective};
 
 /// What carries out the collectives of a group and a type.

@@ -2,7 +2,8 @@
 
 use crate::blocks::{Block, buffers, finish, run, tags};
 use ahbm_check::{CheckOptions, Outcome, Verdict, check};
-use ahbm_machine::{Diagnostic, Machine, Node, PeId};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{Machine, Node, PeId};
 use ahbm_plan::{Expectation, Reduced};
 use ahbm_program::{BinaryFn, BufferId, OpKind, Program, ProgramBuilder, Scalar};
 

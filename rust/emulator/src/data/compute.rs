@@ -5,7 +5,7 @@ use super::image::Image;
 use super::replay::{Replay, Slot};
 use super::value::Value;
 use super::{create, elementwise, matrix, reduce};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_program::{AgentId, Body, Dtype, OpKind, Tile};
 
 impl<'p, I: Image<'p>> Replay<'p, '_, I> {

@@ -4,7 +4,7 @@ use super::error::Fault;
 use super::memory::Memory;
 use super::value::Value;
 use super::{compute, elementwise};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_program::{BinaryFn, Body, BufferId, OpKind, Tile};
 use std::fmt::Debug;
 

@@ -7,7 +7,7 @@ use super::element::dispatch;
 use super::elementwise;
 use super::error::Fault;
 use super::image::{Image, Place};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_program::{BinaryFn, Body, BufferId, Dtype, OpKind, Program, Scalar, Tile};
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;

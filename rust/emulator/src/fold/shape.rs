@@ -1,7 +1,8 @@
 //! What is the same wherever a program runs: who does what, and who talks to whom.
 
 use super::body;
-use ahbm_machine::{Diagnostic, Machine, Node, PeId, Rate};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{Machine, Node, PeId, Rate};
 use ahbm_program::{AgentId, Body, ChannelId, OpKind, Program};
 use indexmap::{IndexMap, IndexSet};
 use rustc_hash::{FxBuildHasher, FxHashMap};

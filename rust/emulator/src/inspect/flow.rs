@@ -4,7 +4,8 @@ use super::elements::{given, taken};
 use crate::data::liveness::result_tile;
 use crate::{Access, NEVER, Timeline};
 use ahbm_engine::interrupt::spend;
-use ahbm_machine::{Diagnostic, Ps};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::Ps;
 use ahbm_program::{AgentId, BufferId, ChannelId, OpKind, Program, Tile, ValueId};
 use std::ops::Range;
 

@@ -3,7 +3,8 @@
 use super::flow::{messages, unrecorded};
 use crate::{NEVER, Span, Timeline};
 use ahbm_engine::interrupt::spend;
-use ahbm_machine::{Diagnostic, Ps};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::Ps;
 use ahbm_program::{AgentId, Body, OpKind, Program, ValueId};
 
 /// Agents that are named as those who must act.

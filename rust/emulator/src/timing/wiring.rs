@@ -1,7 +1,8 @@
 //! The facts a run needs about its program and machine, resolved once.
 
 use crate::detail::DmaChannel;
-use ahbm_machine::{Diagnostic, DmaChannels, FULL_PACE, LinkId, Machine, Node, PeId, Rate, Route, Tier};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{DmaChannels, FULL_PACE, LinkId, Machine, Node, PeId, Rate, Route, Tier};
 use ahbm_program::{AgentId, Body, ChannelId, OpKind, Program, WireFactor};
 use indexmap::{IndexMap, IndexSet};
 use rustc_hash::{FxBuildHasher, FxHashMap};

@@ -9,7 +9,8 @@
 //! time of its own, the store that keeps what was received is that wait, and not a duration of its own.
 
 use crate::{Span, Timeline};
-use ahbm_machine::{Diagnostic, DmaChannels, LinkId, Machine, Node as Place, PeId, Ps};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{DmaChannels, LinkId, Machine, Node as Place, PeId, Ps};
 use ahbm_program::{AgentId, Body, Duty, Locus, OpKind, Program};
 use ahbm_workload::{Gather, Groups, Kernel, Linked, MessageSpec, NodeBuilder, RankBuilder, Work, Workload};
 use rustc_hash::FxHashMap;

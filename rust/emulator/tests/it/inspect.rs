@@ -145,7 +145,7 @@ fn in_a_deadlock_only_what_ran_has_a_history() {
     let (p, _) = exchange();
     // Agent 1 stands at its receive; agent 0 never ends its addition.
     let ended = timeline(&[&[10, 20, 30, NEVER, NEVER], &[10, 20, NEVER, NEVER, NEVER]]);
-    let reason = ahbm_machine::Diagnostic::new("AHBM-D101", "planted");
+    let reason = ahbm_findings::Diagnostic::new("AHBM-D101", "planted");
     let t = Timeline { latency: 30, stuck: Some(Box::new(reason)), ..ended };
     let (flow, memory) = flow(&p, &t);
     let origin = flow.origin(&p, &t, &memory, (BufferId(0), 0..4), None, 100).unwrap();

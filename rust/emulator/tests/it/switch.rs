@@ -4,7 +4,8 @@
 //! 20 ps on a link.
 
 use ahbm_emulator::{Memory, Options, Timeline, replay, simulate};
-use ahbm_machine::{Coord, Diagnostic, Machine, Node};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{Coord, Machine, Node};
 use ahbm_program::{
     AgentId, BinaryFn, BodyBuilder, BufferId, Dtype, Locus, Mem, OpKind, Origin, Program, ProgramBuilder, Tile, lint,
 };

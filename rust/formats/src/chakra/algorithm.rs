@@ -6,7 +6,8 @@
 
 use super::pairs::{Pair, Size, pairs, size, wrong};
 use super::{Graph, Trace, one};
-use ahbm_machine::{Diagnostic, Direction, Machine};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{Direction, Machine};
 use ahbm_plan::{Budget, Limit, LowerOptions, Protocol, Site};
 use ahbm_program::{
     AgentId, Body, BodyBuilder, ChannelSettings, Dtype, Locus, OpKind, Origin, Program, ProgramBuilder, Scalar, Tile,

@@ -1,7 +1,7 @@
 //! One rank's nodes as a graph: dependencies resolved, duplicates, dangling ends and cycles found.
 
 use super::pairs::wrong;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_wire::chakra::{Metadata, Node, NodeKind};
 use ahbm_workload::{Edges, circular, dangling};
 use rustc_hash::FxHashMap;

@@ -1,7 +1,7 @@
 //! Which send belongs to which receive: the k-th of one size between two ranks of a process group under one tag.
 
 use super::{Graph, Trace, one};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_wire::chakra::NodeKind;
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;

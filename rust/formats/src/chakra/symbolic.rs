@@ -6,7 +6,7 @@
 
 use super::pairs::{flag, number, wrong};
 use super::{Graph, Trace, one};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::blocks::{Action, Block, Dep, Places, Rank, Slot, Step};
 use ahbm_plan::collective::Extent;
 use ahbm_plan::{Budget, Plan, Protocol, Space};

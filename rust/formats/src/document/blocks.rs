@@ -2,7 +2,7 @@
 
 use super::{Reading, verdict};
 use ahbm_check::{Outcome, Verdict, needed_slots, stuck};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::Plan;
 use ahbm_plan::blocks::MAX_TOGETHER;
 

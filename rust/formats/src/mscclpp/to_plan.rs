@@ -11,7 +11,7 @@
 mod steps;
 
 use ahbm_check::sequence;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::blocks::{Places, Slot};
 use ahbm_plan::execution::{ExecutionPlan, Launch};
 use ahbm_plan::{Budget, Goal, Limit, Lowered, Plan, Space};

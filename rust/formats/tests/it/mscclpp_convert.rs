@@ -3,11 +3,11 @@
 use crate::support::execution::{document, got, packets, pipeline, read_and_reduced, switched};
 use crate::support::plans::{Shape, at, step};
 use ahbm_check::Outcome;
+use ahbm_findings::Diagnostic;
 use ahbm_formats::chakra::PlanOptions;
 use ahbm_formats::convert::render;
 use ahbm_formats::mscclpp::{self, ReadOptions, from_plan, write};
 use ahbm_formats::{Document, Reading, msccl_xml};
-use ahbm_machine::Diagnostic;
 use ahbm_plan::blocks::Action;
 use ahbm_plan::execution::{ExecutionPlan, Launch};
 use ahbm_plan::{Budget, Goal, Plan, Protocol, Space};

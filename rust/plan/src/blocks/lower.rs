@@ -6,7 +6,8 @@ use super::posts::Posts;
 use super::queues::Queues;
 use super::{Plan, Precopy};
 use crate::{Budget, Limit, LowerOptions, Lowered, Protocol, RankBuffers, Reduction, Region, Site};
-use ahbm_machine::{Diagnostic, Machine, Node};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{Machine, Node};
 use ahbm_program::{
     AgentId, BinaryFn, BodyBuilder, ChannelSettings, Dtype, Mem, OpKind, OriginId, ProgramBuilder, Scalar, Tile,
 };

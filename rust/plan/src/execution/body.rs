@@ -3,7 +3,7 @@
 use super::context::Context;
 use super::layout::{Iteration, Piece};
 use super::{Action, Form, Kind, Op, Operand, Places};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_program::{
     BinaryFn, Body, BodyBuilder, BufferId, Locus, Mem, OpKind, Origin, OriginId, Origins, Tile, ValueId,
 };

@@ -5,7 +5,8 @@ use super::context::Context;
 use super::layout::Layout;
 use super::{Action, ExecutionPlan};
 use crate::{Budget, Limit, LowerOptions, Lowered, Reduction, Site};
-use ahbm_machine::{Diagnostic, Machine};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::Machine;
 use ahbm_program::{BinaryFn, ChannelSettings, ProgramBuilder};
 
 /// Which launch of the plan runs.

@@ -1,7 +1,7 @@
 //! What an agent does, with every value named once.
 
 use super::{Captured, gcd};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_program::{AgentId, BinaryFn, Body, ChannelId, OpKind, OriginId, ValueId};
 
 /// Bytes of an array.

@@ -88,7 +88,7 @@ fn program(ranks: u32, each: u32, write: impl Fn(&mut Kernel)) -> Program {
     builder.finish(ChannelSettings { slots: 4, slot_bytes: None, tier: 0, credit_bytes: 16 }).expect("a program")
 }
 
-fn raised(program: &Program, ranks: u32, budget: &Budget) -> Result<Plan, Vec<ahbm_machine::Diagnostic>> {
+fn raised(program: &Program, ranks: u32, budget: &Budget) -> Result<Plan, Vec<ahbm_findings::Diagnostic>> {
     let collective = (Collective::AllReduce, 0);
     let given = Captured { program, name: "test", collective, ranks, bytes: BYTES, dtype: Dtype::I64 };
     Plan::from_program(&given, budget)

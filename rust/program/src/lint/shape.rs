@@ -2,7 +2,8 @@
 
 use super::{Findings, Target, first_users};
 use crate::{AgentId, Body, ChannelId, OpKind, Program};
-use ahbm_machine::{Diagnostic, Node, PeId};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{Node, PeId};
 
 const CODE: &str = "AHBM-L110";
 const HINT: &str = "the source that wrote this program is at fault; please report it with the program's text form";

@@ -2,7 +2,8 @@
 
 use super::{Target, lint_for};
 use crate::*;
-use ahbm_machine::{Coord, Diagnostic, Direction, Heading, Node, PeId};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{Coord, Direction, Heading, Node, PeId};
 use std::sync::Arc;
 
 const E: Direction = Direction::Cube(Heading::E);

@@ -2,7 +2,7 @@
 
 use super::{Findings, label};
 use crate::{AgentId, Body, Channel, ChannelId, OpKind, Program};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::sync::Arc;

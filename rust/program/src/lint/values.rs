@@ -2,7 +2,7 @@
 
 use super::{Findings, first_users, label};
 use crate::{AgentId, Body, OpKind, Program};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 
 #[derive(Clone, Copy)]
 enum State {

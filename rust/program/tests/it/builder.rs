@@ -12,7 +12,7 @@ const SETTINGS: ChannelSettings = ChannelSettings { slots: 4, slot_bytes: None, 
 /// `true` sends, `false` receives; the number is the element count.
 type Message = (bool, Direction, u32);
 
-fn build(sips: u32, agents: &[&[Message]]) -> Result<Program, Vec<ahbm_machine::Diagnostic>> {
+fn build(sips: u32, agents: &[&[Message]]) -> Result<Program, Vec<ahbm_findings::Diagnostic>> {
     let mut builder = ProgramBuilder::new("test");
     let group = builder.group(Sfr::ring(sips));
     for (sip, messages) in agents.iter().enumerate() {

@@ -4,7 +4,8 @@ use super::per;
 use super::ways::{WayId, Ways};
 use ahbm_check::{Walker, needed_slots, walk};
 use ahbm_emulator::math_ps;
-use ahbm_machine::{Diagnostic, Machine, Node, Ps};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{Machine, Node, Ps};
 use ahbm_program::{AgentId, Body, ChannelId, Op, OpKind, Program};
 use std::collections::BTreeMap;
 
