@@ -60,7 +60,7 @@
 //!
 //! Reading order: [`Expectation`], `schedule` (who goes next), `print`, `nodes` and `values` (what it does), `spots` and `clocks`
 //! (what orders it), `deadlock` and `compare` (what to say), `proof` (the same with numbers). `walk` is one order, for other crates;
-//! `orders` is another question, in which order a sum adds.
+//! `orders` is another question, in which order a sum adds; `plans` asks all this of an algorithm that has no program yet.
 
 #[cfg(test)]
 mod agreement;
@@ -70,6 +70,7 @@ mod counters;
 mod deadlock;
 mod nodes;
 mod orders;
+mod plans;
 mod print;
 mod proof;
 mod schedule;
@@ -80,8 +81,9 @@ mod walk;
 
 use ahbm_plan::Expectation;
 pub use orders::{Orders, Part, Stretch, orders};
+pub use plans::{PlanCheck, as_blocks, check_plan};
 pub use proof::Proof;
-pub use walk::{Walker, needed_slots, sequence, stuck, walk};
+pub use walk::{Walker, needed_slots, walk};
 
 use ahbm_findings::{Diagnostic, codes};
 use ahbm_machine::Machine;

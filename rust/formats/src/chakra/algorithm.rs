@@ -8,7 +8,7 @@ use super::pairs::{Pair, Size, pairs, size, wrong};
 use super::{Graph, Trace, one};
 use ahbm_findings::Diagnostic;
 use ahbm_machine::{Direction, Machine};
-use ahbm_plan::{Budget, Limit, LowerOptions, Protocol, Site};
+use ahbm_plan::{Budget, Goal, Limit, LowerOptions, Messages, Protocol, Site};
 use ahbm_program::{
     AgentId, Body, BodyBuilder, ChannelSettings, Dtype, Locus, OpKind, Origin, Program, ProgramBuilder, Scalar, Tile,
 };
@@ -116,6 +116,28 @@ impl Trace {
             Some(cycle) => Err(vec![cycle.clone()]),
             None => Ok(()),
         }
+    }
+}
+
+impl Messages for Trace {
+    fn goal(&self) -> Goal {
+        self.goal()
+    }
+
+    fn ranks(&self) -> u64 {
+        self.graphs.len() as u64
+    }
+
+    fn lower(&self, machine: &Machine, options: &LowerOptions) -> Result<Program, Vec<Diagnostic>> {
+        self.lower(machine, options)
+    }
+
+    fn lower_for_check(&self, slots: u32, budget: &Budget) -> Result<Program, Vec<Diagnostic>> {
+        self.lower_for_check(slots, budget)
+    }
+
+    fn without_buffers(&self) -> Diagnostic {
+        self.without_buffers()
     }
 }
 

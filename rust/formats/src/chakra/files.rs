@@ -126,7 +126,7 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Trace, Vec<Diagnostic>
         let file: Arc<str> = path.to_string_lossy().into();
         graphs.push(graph_of(rank, &file, &bytes, options, &mut usage)?);
     }
-    Ok(Trace { name: name_of(path).to_owned(), graphs })
+    Ok(Trace { name: name_of(path).to_owned(), graphs, warnings: Vec::new() })
 }
 
 /// The bytes of a rank's file, counted.

@@ -180,8 +180,7 @@ impl Program {
             })
         });
         let plan = done.map_err(|findings| errors::raise(py, &findings))?.map_err(|fault| raise(py, &fault))?;
-        plan.map(|plan| PyDocument::program(plan, budget, options.quirks))
-            .map_err(|finding| errors::raise_one(py, finding))
+        plan.map(|plan| PyDocument::program(plan, budget)).map_err(|finding| errors::raise_one(py, finding))
     }
 
     /// Whether every signal has a wait. Raises `ProgramError` (AHBM-A104).

@@ -8,9 +8,8 @@
 //!
 //! A loop runs once over all its bytes: thread-block plans repeat all their steps slice by slice instead.
 
-mod steps;
-
-use ahbm_check::sequence;
+use super::steps::{Run, Steps};
+use crate::walk::sequence;
 use ahbm_findings::Diagnostic;
 use ahbm_plan::blocks::{Places, Slot};
 use ahbm_plan::execution::{ExecutionPlan, Launch};
@@ -18,10 +17,9 @@ use ahbm_plan::{Budget, Goal, Limit, Lowered, Plan, Space};
 use ahbm_program::{AgentId, BinaryFn, Body, OpKind, Origin, OriginId, Program, ValueId};
 use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
-use steps::{Run, Steps};
 
 /// Consecutive cells that one step may move: a runtime allows fewer than 72.
-const MOST: u32 = 71;
+pub(super) const MOST: u32 = 71;
 
 /// The thread-block plan that moves and adds the same bytes.
 ///
@@ -30,7 +28,7 @@ const MOST: u32 = 71;
 /// # Errors
 /// `AHBM-U292` reductions other than sums, a custom collective in place and a plan that gets stuck, with the
 /// place; otherwise as [`ExecutionPlan::lower_for_check`] and [`Plan::verify`].
-pub fn to_plan(plan: &ExecutionPlan, budget: &Budget) -> Result<Plan, Vec<Diagnostic>> {
+pub(super) fn to_blocks(plan: &ExecutionPlan, budget: &Budget) -> Result<Plan, Vec<Diagnostic>> {
     let whole = |what: &str| vec![cannot_express(what).site("plan", &*plan.file)];
     if plan.in_place && plan.goal == Goal::Custom {
         return Err(whole("a custom collective in place"));

@@ -1,6 +1,6 @@
 //! Transfers and sums as steps of thread blocks, and what must run before what.
 
-use super::MOST;
+use super::execution::MOST;
 use ahbm_plan::blocks::{Action, Block, Dep, Rank, Slot, Step};
 use ahbm_plan::{Extents, Space};
 use ahbm_program::{AgentId, Program};
