@@ -6,12 +6,13 @@ mod mail;
 mod network;
 mod rank;
 mod slab;
+mod stated;
 mod steps;
 mod stream;
 mod stuck;
 mod tree;
 
-pub(crate) use call::{choices, chosen};
+pub(crate) use stated::{Cut, choices, chosen, chunks};
 
 use crate::Options;
 use crate::config::{Flags, Setup};

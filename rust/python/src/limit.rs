@@ -1,5 +1,6 @@
 //! The bounds that no run can beat.
 
+use crate::given::{Wanted, wanted};
 use crate::interrupt::interruptible;
 use crate::machine::Machine;
 use crate::operand;
@@ -14,6 +15,8 @@ use std::collections::BTreeSet;
 pub struct Limit {
     inner: ahbm_synthesis::Limit,
 }
+
+wanted! { Bound<'_, Limit>: "a Limit" }
 
 #[pymethods]
 impl Limit {

@@ -2,7 +2,7 @@
 
 use crate::errors;
 use crate::features::MachineFeatures;
-use crate::given::{Given, given};
+use crate::given::{Given, Wanted, given, wanted};
 use crate::interrupt::interruptible;
 use crate::operand;
 use ahbm_emulator::training::{Lanes, Terms};
@@ -23,6 +23,8 @@ pub struct Machine {
     voices: Arc<[Self]>,
     calls: Option<Arc<(Self, u64)>>,
 }
+
+wanted! { Bound<'_, Machine>: "a Machine" }
 
 /// What a SIP computes a training job at.
 #[pyclass(frozen, get_all, module = "ahbm._core")]

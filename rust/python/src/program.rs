@@ -2,7 +2,7 @@
 
 use crate::features::AlgorithmFeatures;
 use crate::formats::{PyDocument, budget};
-use crate::given::{Given, given, within};
+use crate::given::{Given, Wanted, given, wanted, within};
 use crate::interrupt::interruptible;
 use crate::limit::Limit;
 use crate::logs::{self, Part};
@@ -38,6 +38,8 @@ pub struct Program {
     /// The programs that further launches run, in turn, if those differ from `inner`.
     pub(crate) later: Vec<ahbm_program::Program>,
 }
+
+wanted! { Bound<'_, Program>: "a Program" }
 
 #[pymethods]
 impl Program {

@@ -1,7 +1,7 @@
 //! When everything happened, and why.
 
 use crate::errors;
-use crate::given::{Given, given, within};
+use crate::given::{Given, Wanted, given, wanted, within};
 use crate::inspection;
 use crate::interrupt::interruptible;
 use ahbm_emulator::{Category, Detail, LinkUse, Segment, Span};
@@ -86,6 +86,8 @@ pub struct Timeline {
     pub(crate) program: Arc<ahbm_program::Program>,
     pub(crate) machine: Arc<ahbm_machine::Machine>,
 }
+
+wanted! { Bound<'_, Timeline>: "a Timeline" }
 
 #[pymethods]
 impl Timeline {

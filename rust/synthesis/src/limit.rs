@@ -1,6 +1,7 @@
 //! The bounds that no run can beat, whatever its algorithm: those of [`mod@crate::bound`] for any amount of data.
 
-use crate::bound::{Bound, Cut, Regular, bound, bound_among, bound_around, bound_between};
+use crate::bound::{Bound, Cut, bound, bound_among, bound_around, bound_between};
+use crate::graph::Regular;
 use crate::{Collective, Graph, Link};
 use ahbm_findings::Diagnostic;
 use ahbm_machine::{Machine, Ps, SipNetwork};
