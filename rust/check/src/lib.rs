@@ -87,7 +87,7 @@ pub use walk::{Walker, needed_slots, walk};
 
 use ahbm_findings::{Diagnostic, codes};
 use ahbm_machine::Machine;
-use ahbm_program::{AgentId, OpKind, Program};
+use ahbm_program::{AgentId, Comm, Control, OpKind, Program};
 use clocks::Clocks;
 use compare::{RunResult, Terms};
 use log::{Level, debug, log_enabled};
@@ -409,9 +409,13 @@ fn determinate(program: &Program, shares: bool) -> bool {
     let mut givers = takers.clone();
     program.agents.iter().enumerate().all(|(index, agent)| {
         program.bodies[agent.body as usize].ops.iter().all(|op| match op.kind {
-            OpKind::RecvAny { .. } => false,
-            OpKind::Acquire { counter, .. } => *takers[counter as usize].get_or_insert(index) == index,
-            OpKind::Signal { counter, .. } => !shares || *givers[counter as usize].get_or_insert(index) == index,
+            OpKind::Comm(Comm::RecvAny { .. }) => false,
+            OpKind::Control(Control::Acquire { counter, .. }) => {
+                *takers[counter as usize].get_or_insert(index) == index
+            }
+            OpKind::Control(Control::Signal { counter, .. }) => {
+                !shares || *givers[counter as usize].get_or_insert(index) == index
+            }
             _ => true,
         })
     })

@@ -4,13 +4,15 @@
 //! Messages carry zeros: a trace says how many bytes travel, not which. The durations of COMP nodes include all
 //! accesses to memory, so messages cost their travel only.
 
-use super::pairs::{Pair, Size, pairs, size, wrong};
+use super::graph::wrong;
+use super::pairs::{Pair, Size, pairs, size};
 use super::{Graph, Trace, one};
 use ahbm_findings::Diagnostic;
 use ahbm_machine::{Direction, Machine};
 use ahbm_plan::{Budget, Goal, Limit, LowerOptions, Messages, Protocol, Site};
 use ahbm_program::{
-    AgentId, Body, BodyBuilder, ChannelSettings, Dtype, Locus, OpKind, Origin, Program, ProgramBuilder, Scalar, Tile,
+    AgentId, Body, BodyBuilder, ChannelSettings, Comm, Control, Dtype, Locus, Math, Origin, Program, ProgramBuilder,
+    Scalar, Tile,
 };
 use ahbm_wire::chakra::NodeKind;
 use ahbm_workload::{Chains, Link};
@@ -217,7 +219,7 @@ impl Writer<'_> {
             let tile = body.tile(tile);
             messages.entry(tile).or_insert_with(|| {
                 let (dst, scalar) = (body.value(), body.scalar(Scalar::Int(0)));
-                body.push(OpKind::Fill { dst, scalar, tile }, 0, whole);
+                body.push(Math::Fill { dst, scalar, tile }, 0, whole);
                 dst
             });
         }
@@ -228,12 +230,12 @@ impl Writer<'_> {
             for &link in &self.cover.waits[at as usize] {
                 if let Some(counter) = self.counters[link.chain as usize] {
                     let at_least = self.posts[self.cover.node(link) as usize];
-                    body.push(OpKind::WaitCounter { counter, at_least }, 0, origin);
+                    body.push(Control::WaitCounter { counter, at_least }, 0, origin);
                 }
             }
             match node.kind {
                 _ if Graph::is_local(node) => {
-                    body.push(OpKind::Delay { ps: self.graph.duration_ps(at).map_err(one)? }, 0, origin);
+                    body.push(Control::Delay { ps: self.graph.duration_ps(at).map_err(one)? }, 0, origin);
                 }
                 kind => {
                     let tile = self.tile(at)?;
@@ -243,10 +245,10 @@ impl Writer<'_> {
                     let peer = queue.ends[usize::from(sends)].0;
                     let dir = body.direction(Direction::Tag { rank: peer, channel: queue.number });
                     if sends {
-                        body.push(OpKind::Send { dir, src: messages[&tile], tile }, 0, origin);
+                        body.push(Comm::Send { dir, src: messages[&tile], tile }, 0, origin);
                     } else {
                         let dst = body.value();
-                        body.push(OpKind::Recv { dir, dst, tile }, 0, origin);
+                        body.push(Comm::Recv { dir, dst, tile }, 0, origin);
                         body.release(dst);
                     }
                 }
@@ -254,7 +256,7 @@ impl Writer<'_> {
             if self.cover.awaited[at as usize]
                 && let Some(counter) = self.counters[index as usize]
             {
-                body.push(OpKind::Signal { counter, add: 1, posted: false }, 0, origin);
+                body.push(Control::Signal { counter, add: 1, posted: false }, 0, origin);
             }
         }
         Ok(body.finish())
