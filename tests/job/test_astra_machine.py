@@ -16,6 +16,7 @@ from ahbm.job.astra_machine import GB, machine, replay
 from ahbm.job.replay import JobReport
 from ahbm.ranks.setup import Setup
 from support.astra_files import write
+from support.choosing import compiled
 from support.commands import run
 
 
@@ -89,7 +90,7 @@ def test_calls_run_by_the_algorithm_of_live_ranks(tmp_path: Path) -> None:
         file.write_bytes(file.read_bytes().replace(b"ahbm", b"else"))
     made = machine([("Ring", 8, 50.0, 500.0)], "network.yml")
     emulator = Setup(made, overrides={"defaults.buffer_kind": "hbm"}).emulator()
-    live = emulator.compile_timed(Request("all_reduce", tuple(range(8)), 1 << 20, "u8"))
+    live = compiled(emulator, Request("all_reduce", tuple(range(8)), 1 << 20, "u8"))
     report = ahbm.open(tmp_path / "job", topology=made, kind="job").run()
     assert isinstance(report, JobReport)
     (first,) = report.calls

@@ -21,6 +21,7 @@ from ahbm.job.reading import How
 from ahbm.job.replay import JobReport, replay
 from ahbm.job.transformer import Transformer
 from ahbm.ranks.setup import Setup
+from support.choosing import compiled
 from support.commands import run
 
 STEP = Transformer(layers=4, hidden=256, heads=8, sequence=64, vocabulary=512, micro_batches=2)
@@ -182,7 +183,7 @@ def test_what_the_machine_carries_takes_the_same_time(
     for target in (other, tuple(sorted((sip + other[0]) % machine.sips for sip in one))):
         if machine.carries(list(one), list(target)):
             requests = [Request(collective, ranks, count) for ranks in (one, target)]
-            compiled = [emulator.compile(request) for request in requests]
+            compiled = [compiled(emulator, request) for request in requests]
             assert emulator.runs_anywhere(compiled[0])
             assert compiled[0].timeline_hash == compiled[1].timeline_hash, (one, target)
             assert (compiled[0].messages, compiled[0].bytes) == (compiled[1].messages, compiled[1].bytes)

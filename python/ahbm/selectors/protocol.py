@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from ahbm.base.request import Request
-from ahbm.core.selection import Choice
+from ahbm.core.choice import Choice
 
 if TYPE_CHECKING:
     from ahbm.core.emulator import Emulator

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ahbm.base.request import Request
+from ahbm.core.choice import SELECTOR, Choice
 from ahbm.core.compiled import Cost
-from ahbm.core.selection import SELECTOR, Choice
 from ahbm.errors import ConfigError
 from ahbm.selectors.protocol import BaseSelector, Call, Comm, CostTable, Selector
 
