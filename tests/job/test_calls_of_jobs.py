@@ -189,6 +189,6 @@ def test_a_recorded_call_runs_as_it_did_among_ranks(tmp_path: Path) -> None:
     # The advice is about the algorithms that ran.
     best = ahbm.open(str(tmp_path / "recorded.0.et"), topology=RING).best()
     assert best.before.calls == (call,) and best.choices[0].algorithm == live.algorithm
-    # The job of another tool runs by the first that knows the network.
+    # So does the job of another tool.
     other = replayed(job(tmp_path, [{"comm_type": 0, **dict(facts)}] * 8)).calls[0]
-    assert other.algorithm != live.algorithm and other.latency_ns > call.latency_ns
+    assert (other.algorithm, other.latency_ns) == (live.algorithm, live.latency_ps / 1000)

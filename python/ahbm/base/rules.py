@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import inf
+from itertools import pairwise
+from math import inf, isqrt
 from typing import Any
 
 from ahbm._core import RuleTable
@@ -213,3 +214,24 @@ class Rules:
             before = next((self.rules[i] for i in covering if self.rules[i].includes(rule)), None)
             if before is not None:
                 yield rule, before
+
+
+def border(below: int, above: int, ranks: int) -> int:
+    """The last size of the range of `below`, of which `above` is no part: near their geometric mean.
+
+    What begins behind it is a multiple of `ranks` bytes where one lies between them, so that no border stands inside
+    the share of a rank: formats that count bytes per rank can then state it.
+    """
+    mean = isqrt(below * above)
+    whole = (mean // ranks + 1) * ranks
+    return max(min(whole if whole <= above else mean + 1, above), below + 1) - 1
+
+
+def spans(sizes: Sequence[int], ranks: int) -> list[Span]:
+    """The range of each of some ascending sizes, from border to border: the first begins at 0, the last has no end."""
+    ends: list[int | None] = [border(below, above, ranks) for below, above in pairwise(sizes)]
+    found, least = [], 0
+    for most in [*ends, None][: len(sizes)]:
+        found.append(Span(least, most))
+        least = 0 if most is None else most + 1
+    return found

@@ -10,7 +10,7 @@ from itertools import pairwise
 from ahbm._core import Machine
 from ahbm.base.arguments import checked
 from ahbm.base.knobs import Knobs
-from ahbm.base.rules import Query, Rule, Rules, Span
+from ahbm.base.rules import Query, Rule, Rules, Span, spans
 from ahbm.choose.catalogue import Catalogue
 from ahbm.choose.names import AHBM, NCCL, Library
 from ahbm.choose.oracle import Oracle, OracleTable
@@ -19,7 +19,6 @@ from ahbm.choose.rules import merged
 from ahbm.choose.sizes import whole_sizes
 from ahbm.choose.turning import Turning, stated
 from ahbm.config.protocols import reach
-from ahbm.config.rules import border
 from ahbm.core.choice import CONFIGURED, Choice
 from ahbm.errors import ConfigError
 from ahbm.source.located import refuse_kernel
@@ -192,9 +191,8 @@ def _ranges(table: OracleTable, ranks: int, points: Mapping[int, Sequence[Point]
     winners = {size: _winner(table, points[size], timed) for size in sorted(points)}
     sizes = [size for size, winner in winners.items() if winner is not None]
     least = 0
-    for at, size in enumerate(sizes):
-        most = border(size, sizes[at + 1], ranks) if at + 1 < len(sizes) else None
-        winner = winners[size]
+    for size, span in zip(sizes, spans(sizes, ranks), strict=True):
+        most, winner = span.most, winners[size]
         assert winner is not None
         # No line says a protocol where the machine's numbers of it say nothing.
         low, high = _reach(table, points[size], winner.protocol, ranks, size)

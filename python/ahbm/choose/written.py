@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 from ahbm._core import Plan
 from ahbm.base.request import Request
-from ahbm.base.rules import Rule, Span
+from ahbm.base.rules import Rule, Span, spans
 from ahbm.base.words import slug
 from ahbm.choose.card import PLANS
 from ahbm.choose.names import NCCL
@@ -17,7 +17,6 @@ from ahbm.choose.tune import Tuned
 from ahbm.choose.turning import stated
 from ahbm.config.ccl import CclConfig
 from ahbm.config.reading import PLAIN
-from ahbm.config.rules import border
 from ahbm.core.compiled import Cost
 from ahbm.core.emulator import Emulator
 from ahbm.errors import AhbmError, FormatError
@@ -81,16 +80,13 @@ def _parts(tuned: Tuned, name: str, emulator: Emulator, missing: dict[str, str])
     one, so neighbours that differ in size alone are one range."""
     sizes = sorted({point.nbytes for point in tuned.table.points() if point.machine == name})
     found: list[_Part] = []
-    least = 0
-    for size, following in zip(sizes, [*sizes[1:], None], strict=True):
-        most = None if following is None else border(size, following, emulator.machine.sips)
+    for size, span in zip(sizes, spans(sizes, emulator.machine.sips), strict=True):
         winner = _winner(tuned, name, emulator, size, missing)
         if winner is not None:
-            adjoins = bool(found) and (found[-1].algorithm, found[-1].most) == (winner, least - 1)
+            adjoins = bool(found) and (found[-1].algorithm, found[-1].most) == (winner, span.least - 1)
             grows = adjoins and not isinstance(emulator.algorithm(winner), SynthAlgorithm)
-            begins = found.pop().least if grows else least
-            found.append(_Part(begins, most, size, winner))
-        least = 0 if most is None else most + 1
+            begins = found.pop().least if grows else span.least
+            found.append(_Part(begins, span.most, size, winner))
     return found
 
 

@@ -7,7 +7,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from math import isqrt
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -124,14 +123,3 @@ def told(rule: Mapping[str, Any]) -> str:
     words = {"ranks": "of {} ranks", "group": "in groups {!r}", "node": "at nodes {!r}", "max_bytes": "up to {} B"}
     named = rule.get("algorithm") or f"selector {selector_told(rule['selector'])}"
     return " ".join([named, *(form.format(rule[key]) for key, form in words.items() if key in rule)])
-
-
-def border(below: int, above: int, ranks: int) -> int:
-    """The last size of the range of `below`, of which `above` is no part: near their geometric mean.
-
-    What begins behind it is a multiple of `ranks` bytes where one lies between them, so that no border stands inside
-    the share of a rank: formats that count bytes per rank can then state it.
-    """
-    mean = isqrt(below * above)
-    whole = (mean // ranks + 1) * ranks
-    return max(min(whole if whole <= above else mean + 1, above), below + 1) - 1
