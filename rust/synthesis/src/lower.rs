@@ -18,8 +18,9 @@
 //! | the default PEs and memories, 2 or 8 per corner | 0 of 384 | 0.55 to 2.49 | 0.84 |
 //!
 //! Both are right, and both take the schedule's time where it is the network's alone. Elsewhere they are two
-//! implementations, and `Schedule.program` promises the times of this one: it stays. If those times may change, the
-//! plan's lowering with one agent per port does the same with fewer operations.
+//! implementations. A call of a synthesized algorithm runs the plan, so the plan's lowering is the one to keep: it does
+//! the same with fewer operations, and what `Schedule.program` takes would be what calls take. This one stays as long as
+//! `Schedule.program` promises its times on machines whose PEs cost something; a test asks both where PEs cost nothing.
 
 use crate::{Collective, Graph, Schedule};
 use ahbm_engine::interrupt::spend;
