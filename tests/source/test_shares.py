@@ -46,7 +46,7 @@ def test_every_element_that_counts_arrives_and_no_contribution_is_lost(machine: 
         assert (here.bound(request, case.compiled()).ps or 0) <= case.compiled().latency_ps
         arrays = [np.array([rng.randint(-99, 99) for _ in range(request.size)], np.int32) for _ in range(ranks)]
         buffers = [array.copy() for array in arrays]
-        assert here.perform(request, buffers).notes == case.compiled().notes
+        assert here.perform(request, buffers, case.by).notes == case.compiled().notes
         reference = Reference(request, arrays, exact=True)
         assert [party for party in range(ranks) if len(reference.wrong(party, buffers[party]))] == []
 
