@@ -72,7 +72,7 @@ def large_machines() -> None:
             ahbm.run(
                 collective="all_reduce",
                 algorithm=LRAB,
-                topology="torus_2d",
+                topology="default, system.sips.topology=torus_2d",
                 bytes_per_pe=4096,
                 placement=DPPolicy(cube="row_wise"),
                 data=False,
@@ -84,7 +84,7 @@ def large_machines() -> None:
 
 def repeated_call() -> None:
     """A second all-reduce of the same shape: nothing is captured or simulated again."""
-    emulator = Emulator.load("ring_1d", overrides={"system.sips.count": 4})
+    emulator = Emulator.load("default", overrides={"system.sips.count": 4})
     for nbytes in (1 << 10, 1 << 26):
         arrays = [np.ones(nbytes // 4, np.float32) for _ in range(4)]
         call = partial(emulator.perform, requested("all_reduce", arrays), arrays)
@@ -105,7 +105,7 @@ def dist_call() -> None:
             dist.all_reduce(x)
         walls.append((time.perf_counter() - start) / 200)
 
-    ahbm.spawn(worker)
+    ahbm.spawn(worker, topology="default")
     row("dist.all_reduce of 1 KiB on 2 ranks, repeated, wall", max(walls) * 1e6, "us", 300, "300 us")
 
 

@@ -20,7 +20,9 @@ from ahbm.cli.options import Json
     ),
 )
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the project; made where it is missing.")] = Path(),
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Folder of the project; made where it is missing.")
+    ] = Path(),
     as_json: Json = False,
 ) -> None:
     """Write a working project: ccl.yaml, topology.yaml, an algorithm and its test."""
