@@ -47,7 +47,11 @@ def command(*arguments: str) -> None:
     best = (float("inf"), 0.0)
     for _ in range(RUNS):
         start, used = time.perf_counter(), os.times()
-        subprocess.run([sys.executable, "-m", "ahbm", *arguments, "--ccl", str(packaged.CCL)], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [sys.executable, "-m", "ahbm", *arguments, "--ccl", str(packaged.CCL)],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
         wall, now = time.perf_counter() - start, os.times()
         cpu = now.children_user + now.children_system - used.children_user - used.children_system
         best = min(best, (wall, cpu))

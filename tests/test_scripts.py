@@ -82,7 +82,9 @@ SMALL = {
     "benches/torch_gloo.py": Small(needs=TORCH, only_imported=OF_PROCESSES),
     "benches/torch_overhead.py": Small(needs=TORCH, only_imported="it keeps every processor busy"),
     "benches/views.py": Small(
-        constants={"LARGE": ("-a", "ring_allreduce", "-t", "default"), "SLICED": 2, "RUNS": 1}, needs=("altair",), slow=True
+        constants={"LARGE": ("-a", "ring_allreduce", "-t", "default"), "SLICED": 2, "RUNS": 1},
+        needs=("altair",),
+        slow=True,
     ),
     "benches/waits.py": Small(("1",)),
     "scripts/accuracy.py": Small(only_imported=OF_TABLES),
