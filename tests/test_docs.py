@@ -143,8 +143,8 @@ def test_every_parameter_is_documented_with_its_default() -> None:
 def test_no_page_changes_a_file_of_the_clone() -> None:
     """README.md shows the project at the top of the clone to the letter.
 
-    The other pages are followed in a folder of the reader's own, and name no file that the clone has but those that AHBM
-    reads wherever it runs.
+    The other pages are followed in a folder of the reader's own, and name no file that the clone has but those that
+    AHBM reads wherever it runs.
     """
     shown = set()
     for page in PAGES:
