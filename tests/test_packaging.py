@@ -34,7 +34,10 @@ def test_an_index_page_says_who_what_and_where() -> None:
 def test_links_of_the_readme_lead_into_the_source_distribution() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["maturin"]
     included = {path for each in settings["include"] for path in ROOT.glob(each["path"])}
-    for link in re.findall(r"\]\(([^)#]+)\)", (ROOT / PROJECT["readme"]).read_text(encoding="utf-8")):
+    text = (ROOT / PROJECT["readme"]).read_text(encoding="utf-8")
+    pictures = re.findall(r'(?:src|srcset)="([^"]+)"', text)
+    assert len(pictures) == 4 and all(pictures.count(name.replace("light", "dark")) == 1 for name in pictures)
+    for link in [*pictures, *re.findall(r"\]\(([^)#]+)\)", text)]:
         if link.startswith(("http", "LICENSE")):
             continue
         target = ROOT / link
