@@ -88,7 +88,8 @@ def anchors(page: Path) -> set[str]:
 
 
 def test_links_between_pages_lead_somewhere() -> None:
-    for page in [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]:
+    more = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "changelog.d/README.md")
+    for page in [*PAGES, *(ROOT / name for name in more)]:
         for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text(encoding="utf-8")):
             file = page.parent / target if target else page
             assert file.exists(), f"{page.name} links to {target}"
