@@ -18,6 +18,7 @@ LAYERS = (
     ("source", "dsl"),
     ("core",),
     ("selectors",),
+    ("choice",),
     ("check",),
     ("runs",),
     ("ranks",),

@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 
 import ahbm
 from ahbm.base import packaged
+from ahbm.base.knobs import Knobs
 from ahbm.cli import app
 from ahbm.errors import FormatError
 from ahbm.job.door import Opened, Terms
 from ahbm.runs import knobs
-from ahbm.runs.knobs import Knobs
 from support import plans
 
 SIZE = 1 << 20
@@ -80,7 +80,7 @@ def test_a_plan_that_states_its_own_knobs_carries_the_rest_and_says_so(program: 
 
 
 def test_converting_carries_them_for_what_the_program_became(program: Path, tmp_path: Path) -> None:
-    given = Knobs("simple", 2, 256, 8192)
+    given = Knobs(protocol="simple", channels=2, threads=256, chunk_bytes=8192)
     knobs.write(given, program)
     other = tmp_path / "other" / "plan.json"
     other.parent.mkdir()
@@ -169,7 +169,7 @@ def test_the_schema_is_that_of_the_reader(program: Path) -> None:
     text = (packaged.SCHEMAS / "knobs.schema.json").read_text(encoding="utf-8")
     assert text == knobs.schema(), "run python scripts/schemas.py"
     schema = json.loads(text)
-    written = json.loads(knobs.text(Knobs("ll", 1, 2, 3), program))
+    written = json.loads(knobs.text(Knobs(protocol="ll", channels=1, threads=2, chunk_bytes=3), program))
     assert set(written) == set(schema["required"])
     assert set(written["knobs"]) == set(schema["properties"]["knobs"]["properties"])
 

@@ -24,6 +24,7 @@ def each(target: str, runs: Sequence[Opened], data: bool, check: str | None, as_
     run, after all of them, and exits as for wrong results; before anything runs, what machines, algorithms and sizes
     that do not exist raise.
     """
+    from ahbm.choice.configured import likely
     from ahbm.core.spec import machine_name
     from ahbm.errors import AhbmError, InterruptedRun
     from ahbm.runs import bench
@@ -44,7 +45,7 @@ def each(target: str, runs: Sequence[Opened], data: bool, check: str | None, as_
             if case is None:
                 raise
             request = case.request
-            chosen = case.algorithm or case.emulator.choice(request.collective, request.nbytes)
+            chosen = case.algorithm or likely(case.emulator, request.collective, request.nbytes)
             name = chosen if isinstance(chosen, str) else chosen.name
             found = bench.Refused(name, request.nbytes, machine_name(case.emulator.machine), error, case.resized)
             failed.append(found)

@@ -24,7 +24,7 @@ from ahbm.config.ccl import split_overrides
 from ahbm.config.reading import PLAIN, Reading
 from ahbm.config.topology import load_machine, sized
 from ahbm.core.spec import Spec
-from ahbm.core.turned import MATH
+from ahbm.core.with_knobs import MATH
 from ahbm.dsl.script import Script
 from ahbm.errors import AhbmError, ConfigError
 from ahbm.job.reading import AS_IT_IS, How

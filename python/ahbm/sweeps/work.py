@@ -147,6 +147,8 @@ def report(case: Case, places: Places) -> Any:
 
 
 def _measured(case: Case, places: Places) -> Row:
+    from ahbm.choice.configured import likely
+
     sweep = case.group.sweep
     emulator = places.emulator(sweep)
     try:
@@ -154,7 +156,7 @@ def _measured(case: Case, places: Places) -> Row:
     except AhbmError as error:
         if case.algorithm is not None:
             raise
-        name = emulator.choice(sweep.collective, case.nbytes)
+        name = likely(emulator, sweep.collective, case.nbytes)
         values = dict(zip(STORED, refusal(case, error.code, error.message), strict=True))
         return tuple((values | {"algorithm": name}).values())
     finally:
