@@ -113,6 +113,11 @@ def test_every_key_has_a_comment(name: str) -> None:
             assert re.search(r"# \w", line), line
 
 
+def test_the_demo_runs_the_project() -> None:
+    demo = (ROOT / "Makefile").read_text(encoding="utf-8").partition("\ndemo:")[2].partition("\n\n")[0]
+    assert "ahbm bench all_reduce -a my_allreduce -a ring_allreduce" in demo and " -t " not in demo
+
+
 @pytest.mark.slow
 def test_the_wheel_is_the_same_without_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """maturin packs wheels in a copy, with the project and without; cargo is not asked to compile anything."""
