@@ -72,7 +72,7 @@ def line(points: str, colour: str, more: str = "") -> str:
     return f'<path d="{points}" stroke="{colour}" fill="none"{more}/>'
 
 
-LEFT, TOP, LANE, GAP, RIGHT, LEGEND = 118, 110, 17, 7, 20, 6
+LEFT, TOP, LANE, GAP, RIGHT, LEGEND = 118, 110, 17, 7, 20, 5
 """Of the timeline: where its lanes begin and end, the height of one, the gap between SIPs, and the words in a row."""
 
 
@@ -124,7 +124,7 @@ def timeline(ink: Ink, why: Explanation) -> str:
             yield line(f"M{'L'.join(steps)}", colour, f' stroke-width="{wide}" stroke-linejoin="round"')
         names = sorted(used, key=lambda name: -used[name])
         for nth, name in enumerate(names):
-            left, below = 20 + nth % LEGEND * 142, foot + 20 + nth // LEGEND * 20
+            left, below = 20 + nth % LEGEND * 168, foot + 20 + nth // LEGEND * 20
             yield box(left, below, 11, 11, CATEGORIES[name])
             yield text(left + 16, below + 10, name, "d")
 
