@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import ahbm
 from ahbm.base import packaged
-from ahbm.base.rules import Query, Rule, Rules, Span
+from ahbm.base.rules import Query, Rule, Rules, Span, border
 from ahbm.check import reference
 from ahbm.choose import formats
 from ahbm.choose.card import Card
@@ -25,7 +25,6 @@ from ahbm.choose.oracle import Oracle
 from ahbm.choose.tune import Given, Tuned, loses, tune
 from ahbm.cli import app
 from ahbm.config.reading import PLAIN
-from ahbm.config.rules import border
 from ahbm.config.topology import load_machine
 from ahbm.errors import ConfigError, DataError
 from ahbm.runs.bench import Sweep

@@ -13,7 +13,6 @@ from ahbm.base import packaged
 from ahbm.base.knobs import Knobs
 from ahbm.cli import app
 from ahbm.errors import FormatError
-from ahbm.job.door import Opened, Terms
 from ahbm.runs import knobs
 from support import plans
 
@@ -28,7 +27,7 @@ def program(tmp_path: Path) -> Path:
 
 
 def run(program: Path, **terms: object) -> ahbm.Report:
-    opened = Opened(str(program), Terms(bytes_per_rank=SIZE, **terms))  # type: ignore[arg-type]
+    opened = ahbm.open(program, bytes_per_rank=SIZE, **terms)
     report = opened.run(data=False)
     assert isinstance(report, ahbm.Report)
     return report
@@ -51,7 +50,7 @@ def test_each_knob_changes_the_time_as_its_option_does(given: Knobs, terms: dict
     knobs.write(given, program)
     tuned = run(program)
     assert tuned.timeline_hash == same.timeline_hash != plain.timeline_hash
-    assert tuned.notes == (f"ring.knobs.json: {given} in the time",)
+    assert tuned.notes == (f"ring.knobs.json: {given.told} in the time",)
 
 
 def test_what_a_run_says_itself_holds(program: Path) -> None:
@@ -62,7 +61,7 @@ def test_what_a_run_says_itself_holds(program: Path) -> None:
 
 def test_explain_and_inspect_run_with_the_knobs_too(program: Path) -> None:
     knobs.write(Knobs(channels=2, threads=64), program)
-    opened = Opened(str(program), Terms(bytes_per_rank=SIZE))
+    opened = ahbm.open(program, bytes_per_rank=SIZE)
     explained = opened.explain()
     assert explained.timeline_hash == run(program).timeline_hash != run(program, knobs=False).timeline_hash
 

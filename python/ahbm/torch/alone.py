@@ -37,7 +37,7 @@ from ahbm.ranks.ticket import Notify, Ticket
 from ahbm.torch import report
 from ahbm.torch.families import Families, Family, watch
 from ahbm.torch.place import Place
-from ahbm.torch.places import be_rank, options
+from ahbm.torch.places import be_rank, options, places
 
 if TYPE_CHECKING:
     from ahbm.core.compiled import Compiled
@@ -243,6 +243,10 @@ def _uniform(request: Request, buffer: NDArray[Any], me: int) -> None:
             buffer[:] = buffer * factor if op == "sum" else buffer ** np.array(n, buffer.dtype)
 
 
+def _playing() -> Families | None:
+    return next((place.seat.families for place in places() if isinstance(place.seat, Alone)), None)
+
+
 @checked
 def init_alone(rank: int, world_size: int, **asked: Any) -> None:
     """Makes this process rank `rank` of `world_size` ranks, all like it: `dist.init_process_group` for one.
@@ -252,7 +256,7 @@ def init_alone(rank: int, world_size: int, **asked: Any) -> None:
     fields_fit(Setup, asked)
     rank, world_size = whole("rank", rank, 0, 2**31 - 1), whole("world_size", world_size, 1, 2**31 - 1)
 
-    watch()
+    watch(_playing)
 
     def make(_: Setup) -> Place:
         session = Alone(options(asked).sized(world_size), rank, world_size)
