@@ -14,6 +14,7 @@ from ahbm._core import trace_sort
 from ahbm.base.arguments import checked
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.load import is_prefix
+from ahbm.base.yaml_source import did_you_mean
 from ahbm.config.reading import PLAIN, Reading
 from ahbm.core.spec import Spec
 from ahbm.dsl.script import Script
@@ -22,6 +23,7 @@ from ahbm.job.options import OF_FILES, OF_SCRIPTS, OfCollective, OfJob, OfPlan, 
 from ahbm.job.targets import Again, Collective, Job, PlanFile, Target
 from ahbm.runs import plans
 from ahbm.runs.report import Report
+from ahbm.source.located import refuse_kernel
 
 
 @checked
@@ -53,7 +55,9 @@ def open_(target: str | Path | Report | Spec, **options: Any) -> Target | Again:
             return Job(name, OfJob.of(name, said))
         case "plan":
             return plan_of(name, {key: value for key, value in said.items() if key not in OF_FILES})
-    raise ConfigError("AHBM-C144", f"{name} is no collective, no plan and no job", hint=", ".join(COLLECTIVES))
+    refuse_kernel(name)
+    hint = did_you_mean(name, COLLECTIVES)
+    raise ConfigError("AHBM-C144", f"{name} is no collective, no plan and no job", hint=hint)
 
 
 def plan_of(name: str, said: Mapping[str, Any]) -> PlanFile:
