@@ -29,7 +29,7 @@ quick: style $(VENV)/.testing
 	$(STEP) "Python tests but the slow ones" $(BIN)/python $(PYTEST) -n auto -m "not slow"
 
 torch: $(TORCH)/.testing
-	$(STEP) "torch tests" $(TORCH)/bin/python $(PYTEST) -n 2 tests/torch_backend tests/test_docs.py tests/walks tests/test_examples.py -k "torch or training"
+	$(STEP) "torch tests" $(TORCH)/bin/python $(PYTEST) -n 2 tests/torch_backend tests/test_docs.py tests/test_examples.py -k "torch or training"
 	$(STEP) "a part of torch's own suite" $(TORCH)/bin/python tests/torch_acceptance/run.py --quick
 	$(STEP) "libraries on torch, on gloo and on ahbm" $(TORCH)/bin/python tests/torch_acceptance/libraries.py
 	$(STEP) "scripts for GPUs, on devices that are not there" $(TORCH)/bin/python tests/torch_acceptance/scripts.py --quick ddp fsdp2 tensor_parallel multigpu_torchrun

@@ -1,13 +1,13 @@
-"""Runs every code block of README.md and docs/, as `support.pages` says.
+"""Runs every code block of README.md, docs/ and tests/walks/, as `support.pages` says.
 
-The blocks of a page run in order, in an empty directory. A page is several tests, one for each chain of blocks that
-have files in common (`chains`), so that no page holds up the others. A chain has a directory of its own.
+The blocks of a page run in order, in one directory that is empty at first.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import subprocess
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
@@ -18,45 +18,41 @@ import pytest
 import yaml
 
 from ahbm.base import packaged
-from support.pages import FILE, PAGES, ROOT, Block, blocks, chains, run_block
+from support.pages import FILE, PAGES, ROOT, WALKS, blocks, run_block
 
 
-def chain_tests() -> Iterator[Any]:
-    for page in PAGES:
-        name = page.relative_to(ROOT).with_suffix("").as_posix().removeprefix("docs/")
-        for chain in chains([block for block in blocks(page) if block.runs]):
-            yield pytest.param(page, chain, id=f"{name}:{chain[0].line}")
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).with_suffix("").as_posix().removeprefix("docs/").removeprefix("tests/walks/")
+
+
+@pytest.fixture(scope="session")
+def tracked() -> frozenset[str]:
+    """The files of the clone; none where the sources are no clone."""
+    # The sources may belong to somebody else, whom git would not trust.
+    command = ["git", "-c", "safe.directory=*", "ls-files", "-z"]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=(ROOT / ".git").exists())
+    return frozenset(found.stdout.split("\0"))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("page", "chain"), list(chain_tests()))
-def test_page(page: Path, chain: list[Block], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if page.stem in ("torch", "training"):
+@pytest.mark.parametrize("page", [*PAGES, *WALKS], ids=name_of)
+def test_page(page: Path, tracked: frozenset[str], here: Path) -> None:
+    """A reader follows a page from top to bottom, and in a clone would change nothing of it."""
+    if "torch" in page.stem or page.stem == "training":
         pytest.importorskip("torch", reason="torch is not installed: pip install .[torch]")
-    monkeypatch.chdir(tmp_path)
-    for block in chain:
-        try:
-            run_block(block, tmp_path)
-        except Exception as failure:
-            raise AssertionError(f"{page.name}:{block.line}: {failure}") from failure
+    for block in blocks(page):
+        if block.runs:
+            try:
+                run_block(block, here)
+            except Exception as failure:
+                raise AssertionError(f"{page.name}:{block.line}: {failure}") from failure
+    left = {path.relative_to(here).as_posix() for path in here.rglob("*")}
+    assert not left & tracked
 
 
-def test_blocks_that_share_files_stay_together_and_in_order() -> None:
-    def group(*texts: str) -> list[list[int]]:
-        return [
-            [block.line for block in chain] for chain in chains([Block("console", t, n) for n, t in enumerate(texts)])
-        ]
-
-    assert group("$ ahbm list\n", "$ ahbm probe\n") == [[0], [1]]
-    assert group("# a.py\nopen('b.xml')\n", "$ ahbm list\n", "$ ahbm check b.xml\n") == [[0, 2], [1]]
-    assert group("# a.py\n", "# b.py\n", "$ python a.py\n$ python b.py\n") == [[0, 1, 2]]
-    assert group("$ ahbm list\n", "# ccl.yaml\n", "$ ahbm list\n", "$ ahbm probe\n") == [[0], [1, 2, 3]]
-    assert group("$ ahbm synth -o out\n", "import out\n", "$ ahbm check -o out\n") == [[0, 2], [1]]
-
-
-def test_every_page_is_in_a_chain() -> None:
+def test_every_block_is_found() -> None:
     """No fence is overlooked: an unknown language is an error of `run_block`, an unclosed fence one here."""
-    for page in PAGES:
+    for page in [*PAGES, *WALKS]:
         fences = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("```")]
         assert len(fences) == 2 * len(list(blocks(page))), page.name
 
