@@ -13,7 +13,7 @@ import ahbm.cli
 from ahbm.cli import app
 from ahbm.cli.app import MODULES, PANELS
 from support import astra_files
-from support.commands import commands, run
+from support.commands import application, commands, run
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -105,5 +105,7 @@ def test_a_broken_configuration_completes_nothing(
 def test_the_script_of_a_shell_is_shown(shell: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Else the shell is the one that has started the tests, if any.
     monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
+    application.cache_clear()
     code, out, _ = run("ahbm", ["--show-completion", shell], tmp_path)
+    application.cache_clear()
     assert code == 0 and "_AHBM_COMPLETE" in out
