@@ -17,7 +17,7 @@ from ahbm.job.transformer import Transformer
 from ahbm.runs.advice import MOST, SIMULATED, told
 from ahbm.views import jobs, step
 
-SMALL: dict[str, Any] = {"layers": 2, "hidden": 256, "heads": 4, "sequence": 128, "vocabulary": 4096}
+SMALL: dict[str, Any] = {"layers": 1, "hidden": 256, "heads": 4, "sequence": 128, "vocabulary": 4096}
 
 
 def written(folder: Path, **how: Any) -> str:
@@ -35,7 +35,7 @@ def replayed(target: str, topology: str) -> JobReport:
     ("topology", "cut"),
     [
         ("npu_ring_8", {"tp": 2, "dp": 4}),
-        ("dgx_h100", {"tp": 2, "pp": 2, "dp": 2, "micro_batches": 2}),
+        ("dgx_h100", {"layers": 2, "tp": 2, "pp": 2, "dp": 2, "micro_batches": 2}),
         ("npu_switch_8", {"dp": 8}),
     ],
 )
@@ -73,7 +73,7 @@ def test_the_command_of_each_advice_shows_its_time(here: Path) -> None:
 
 def test_uneven_stages_are_told(here: Path) -> None:
     """The last stage has the head too."""
-    report = replayed(written(here, pp=2, vocabulary=32768), "npu_ring_8")
+    report = replayed(written(here, layers=2, pp=2, vocabulary=32768), "npu_ring_8")
     times = [rank.compute_ns for rank in report.ranks]
     assert max(times) > 1.05 * sum(times) / len(times)
     sentence = next(text for text in jobs.page(report).headline if text.startswith("Computing is not balanced"))

@@ -139,7 +139,8 @@ def a_job(tmp_path: Path) -> str:
     return "step.0.json"
 
 
-def test_a_job_tells_it_of_its_calls(a_job: str, tmp_path: Path) -> None:
+def test_a_job_tells_it_of_its_calls(a_job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ahbm.job.advice.SEARCHED", 0)  # jobs are not tried with every algorithm: it takes seconds
     given = [a_job, "-t", "azure_nd_h100", "--groups", "groups.json"]
     for command, options in (("run", []), ("explain", ["--what-if", "none"])):
         out = call(command, *given, *options, cwd=tmp_path)
