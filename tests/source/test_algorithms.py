@@ -247,10 +247,10 @@ def run(emulator: Emulator, call: Call, x: Array, algorithm: str) -> Array:
 def check_exact(emulator: Emulator, call: Call, algorithm: str, dtype: str) -> None:
     x = exact_data(call, numpy_dtype(dtype), np.random.default_rng(call.n_elem))
     once = run(emulator, call, x, algorithm)
-    np.testing.assert_array_equal(call.specified(once), call.specified(call.after(x)), str(call))
+    np.testing.assert_array_equal(call.specified(once), call.specified(call.after(x)), f"{call} {dtype}")
     again = call.after(x)
     twice = run(emulator, call, again, algorithm)
-    np.testing.assert_array_equal(call.specified(twice), call.specified(call.after(again)), f"second {call}")
+    np.testing.assert_array_equal(call.specified(twice), call.specified(call.after(again)), f"second {call} {dtype}")
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
@@ -266,11 +266,11 @@ def call_of(algorithm: str, ranks: int, n_elem: int, **more: Any) -> Call:
     return Call(collective, ranks, n_elem, **more)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("algorithm", "network"), CASES)
-def test_exact(emulator: Emulators, algorithm: str, network: str, dtype: str) -> None:
-    for n_elem in SIZES.values():
-        check_exact(emulator(network), call_of(algorithm, RANKS[network], n_elem), algorithm, dtype)
+def test_exact(emulator: Emulators, algorithm: str, network: str) -> None:
+    for dtype in DTYPES:
+        for n_elem in SIZES.values():
+            check_exact(emulator(network), call_of(algorithm, RANKS[network], n_elem), algorithm, dtype)
 
 
 @pytest.mark.parametrize("op", ["prod", "min", "max", "avg"])
