@@ -10,7 +10,7 @@ PIP := install --quiet --disable-pip-version-check
 PYTEST := -m pytest -q --durations=15 --dist worksteal
 STEP := @scripts/step
 
-.PHONY: demo test quick torch style lint bench fuzz clean
+.PHONY: demo test quick torch style lint clippy types stubs bench fuzz clean
 
 demo: $(VENV)/.running
 	$(STEP) "all-reduce of 256 B to 1 MiB over 2 SIPs with 256 PEs" \
@@ -40,10 +40,16 @@ style: $(VENV)/.linting
 	$(STEP) "ruff format" $(BIN)/ruff format --check .
 	$(STEP) "ruff check" $(BIN)/ruff check .
 
-lint: style $(VENV)/.testing
+lint: style clippy types stubs
+
+clippy:
 	$(STEP) "clippy" cargo clippy --workspace --all-targets -- -D warnings
+
+types: $(VENV)/.testing
 	$(STEP) "mypy" $(BIN)/mypy
 	$(STEP) "mypy, as if on Windows" $(BIN)/mypy --platform win32 python/ahbm
+
+stubs: $(VENV)/.testing
 	$(STEP) "stubs of the native module" $(BIN)/python scripts/check_stubs.py
 
 bench: $(VENV)/.running
@@ -76,9 +82,7 @@ SOURCES := $(shell find rust python \( -name tests -o -name benches -o -name __p
 	\( -name '*.rs' -o -name '*.py' -o -name '*.pyi' -o -name '*.toml' -o -name '*.yaml' -o -name '*.j2' \
 	-o -name '*.js' -o -name '*.json' \) -print 2>/dev/null) Cargo.toml Cargo.lock pyproject.toml README.md
 
-$(WHEELS)/.built: $(SOURCES) | $(BIN)/python
-	@test -x $(BIN)/maturin || \
-		scripts/step "install the build tool" $(BIN)/pip $(PIP) $$($(PYTHON) scripts/needs.py build)
+$(WHEELS)/.built: $(SOURCES) | $(BIN)/maturin
 	@rm -f $(WHEELS)/ahbm-*.whl
 	$(STEP) "build the wheel (a release build: minutes the first time, seconds later)" \
 		$(BIN)/maturin build --release --locked --compatibility linux --interpreter $(BIN)/python --out $(WHEELS)
@@ -87,11 +91,26 @@ $(WHEELS)/.built: $(SOURCES) | $(BIN)/python
 $(BIN)/python:
 	$(STEP) "environment in $(VENV)" $(PYTHON) -m venv $(VENV)
 
+$(BIN)/maturin: | $(BIN)/python
+	$(STEP) "install the build tool" $(BIN)/pip $(PIP) $$($(PYTHON) scripts/needs.py build)
+
 $(TORCH)/bin/python:
 	$(STEP) "environment in $(TORCH)" $(PYTHON) -m venv $(TORCH)
 
+# What the wheel and its tests need: the gate fetches it while the wheel is compiled.
+$(VENV)/.fetched: pyproject.toml | $(BIN)/maturin
+	$(STEP) "fetch what the tests need" $(BIN)/pip $(PIP) $$($(PYTHON) scripts/needs.py run test)
+	@touch $@
+
+# Without bytecode: most of torch's modules are never imported.
+$(TORCH)/.fetched: pyproject.toml | $(TORCH)/bin/python
+	$(STEP) "fetch torch and what the tests need" \
+		$(TORCH)/bin/pip $(PIP) --no-compile $$($(PYTHON) scripts/needs.py run test torch) expecttest
+	@touch $@
+
 # The same version may be other code: hence --force-reinstall, without fetching what the wheel depends on again.
-$(VENV)/.running: $(WHEELS)/.built
+# FETCHED: what the gate has pip do before, in the same environment.
+$(VENV)/.running: $(WHEELS)/.built | $(FETCHED)
 	@scripts/step "install the wheel and what it needs to run" sh -c \
 		'set -e; wheel=$$(ls $(WHEELS)/ahbm-*.whl); \
 		$(BIN)/pip $(PIP) --force-reinstall --no-deps $$wheel; $(BIN)/pip $(PIP) $$wheel'
@@ -105,11 +124,9 @@ $(VENV)/.linting: pyproject.toml | $(BIN)/python
 	@scripts/step "install the linters" $(BIN)/pip $(PIP) $$($(PYTHON) scripts/needs.py lint)
 	@touch $@
 
-$(TORCH)/.testing: $(WHEELS)/.built pyproject.toml | $(TORCH)/bin/python
-	@scripts/step "install the wheel, torch and what the tests need" sh -c \
-		'set -e; wheel=$$(ls $(WHEELS)/ahbm-*.whl); \
-		$(TORCH)/bin/pip $(PIP) --force-reinstall --no-deps $$wheel; \
-		$(TORCH)/bin/pip $(PIP) "$$wheel[test,torch]" expecttest'
+$(TORCH)/.testing: $(WHEELS)/.built $(TORCH)/.fetched
+	@scripts/step "install the wheel beside torch" \
+		$(TORCH)/bin/pip $(PIP) --force-reinstall --no-deps $$(ls $(WHEELS)/ahbm-*.whl)
 	@touch $@
 
 clean:

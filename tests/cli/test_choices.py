@@ -297,7 +297,9 @@ def cases() -> Iterator[Any]:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages are not drawn, and jobs are not tried with every algorithm: both take seconds."""
+    """Pages are not drawn, charts are not compared with their schema, and jobs are not tried with every algorithm: each
+    takes seconds."""
+    monkeypatch.setattr("altair.utils.schemapi.DEBUG_MODE", False)
     monkeypatch.setattr("ahbm.views.page.Page.html", lambda page: repr((page.headline, page.facts, page.sections)))
     monkeypatch.setattr("ahbm.job.advice.SEARCHED", 0)
 

@@ -90,7 +90,8 @@ def called(arguments: list[str]) -> tuple[object, str]:
         mock.patch.dict(os.environ, environment(), clear=True),
         mock.patch.object(sys, "argv", ["ahbm", *arguments]),
         mock.patch("ahbm.cli.app", application()),
-        # Seconds for every page.
+        # Seconds for every page, and for its charts.
+        mock.patch("altair.utils.schemapi.DEBUG_MODE", False),
         mock.patch("ahbm.views.page.Page.html", lambda page: ""),
         contextlib.redirect_stdout(io.StringIO()),
         contextlib.redirect_stderr(err),
