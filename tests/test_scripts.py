@@ -90,6 +90,7 @@ SMALL = {
     "scripts/changed_crates.py": Small(("HEAD",)),
     "scripts/check_stubs.py": Small(needs=("mypy",), only_imported="the gate runs it"),
     "scripts/errors.py": Small(("--check",)),
+    "scripts/mutants.py": Small(("--list",)),
     "scripts/needs.py": Small(("build", "test")),
     "scripts/reached.py": Small(only_imported="`test_reached.py` compares some of its rows"),
     "scripts/schemas.py": Small(only_imported="it writes into the package; `test_schema.py` compares what it would"),

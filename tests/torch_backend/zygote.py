@@ -52,7 +52,7 @@ def become(environment: dict[str, str], arguments: list[str], folder: str, files
         opened = os.open(name, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         os.dup2(opened, number)
         os.close(opened)
-    sys.stdin = open(0, encoding="utf-8", closefd=False)
+    sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
