@@ -5,8 +5,8 @@
     python scripts/mutants.py --each 20 python/ahbm/runs/bands.py
 
 Prints each mutant and whether a test fails, then a table. `--before` is for changes of tests: exits with 1 where a
-mutant lives that died there. The package is that of the folder `python`, its native module beside it; a copy is mutated. A
-mutant takes a fresh interpreter and tests until the first one fails, one mutant at a time.
+mutant lives that died there. The package is that of the folder `python`, its native module beside it; a copy of it is
+mutated. A mutant takes a fresh interpreter and tests until the first one fails, one mutant at a time.
 """
 
 from __future__ import annotations
