@@ -32,7 +32,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "calibrate/laws.py": CALIBRATED,
     "check/reference.py": ("runs/test_run.py", "check/test_values.py"),
     "cli/excerpts.py": ("cli/test_excerpts.py", "cli/test_hostile_options.py"),
-    "cli/listing.py": ("cli/test_cli.py", "cli/test_help.py", "cli/test_choices.py"),
+    "cli/listing.py": ("cli/test_cli.py", "cli/test_help.py"),
     "job/advice.py": ("job/test_job_advice.py",),
     "job/what_if.py": ("job/test_what_if.py",),
     "runs/bands.py": ("runs/test_bands.py",),

@@ -187,7 +187,7 @@ def among_nodes(most: int) -> dict[str, Any]:
 
 
 def test_a_library_with_trees_and_rings_comes_back_from_few_nodes() -> None:
-    sizes = [1 << at for at in range(6, 29, 2)]
+    sizes = [1 << at for at in range(6, 29, 3)]
     known = {ranks: table(among_nodes(ranks), ranks, sizes) for ranks in (4, 8, 32)}
     found = calibrate([replace(known[ranks], nodes=ranks // 2, accelerator="A100") for ranks in (4, 8)])
     assert len([each for each in found.parameters if each.percent is not None]) <= 9
