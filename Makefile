@@ -13,8 +13,8 @@ STEP := @scripts/step
 .PHONY: demo test quick torch style lint clippy types stubs bench fuzz clean
 
 demo: $(VENV)/.running
-	$(STEP) "all-reduce of 256 B to 1 MiB over 2 SIPs with 256 PEs" \
-		$(BIN)/ahbm bench all_reduce -b 256 -e 1M -f 4 --device
+	$(STEP) "algorithms/my_allreduce.py on topology.yaml, beside a ring that comes with AHBM" \
+		$(BIN)/ahbm bench all_reduce -a my_allreduce -a ring_allreduce -b 256 -e 1M -f 4
 
 test: $(VENV)/.testing
 	$(STEP) "compile the Rust tests" cargo test --workspace --exclude ahbm-python --no-run

@@ -48,7 +48,7 @@ def regular(ranks: int) -> Iterator[tuple[str, list[Edge]]]:
 def listed(ranks: int, pairs: Iterable[Edge], link: Callable[[], str] = lambda: "") -> Machine:
     """A network of edges both ways."""
     edges = ", ".join(f"{{from: {a}, to: {b}{link()}}}" for a, b in pairs)
-    return load_machine(None, {**named("custom", ranks), "system.sips.edges": f"[{edges}]"})
+    return load_machine("default", {**named("custom", ranks), "system.sips.edges": f"[{edges}]"})
 
 
 def named(topology: str, ranks: int) -> dict[str, object]:
@@ -71,7 +71,7 @@ def networks(ranks: int) -> None:
     """Closed forms beside the search."""
     print(f"{'bound of':<30}{'closed form':>14}{'search':>14}{'search / closed':>18}")
     for topology, pairs in regular(ranks):
-        declared, edges = load_machine(None, named(topology, ranks)), listed(ranks, pairs)
+        declared, edges = load_machine("default", named(topology, ranks)), listed(ranks, pairs)
         for collective in COLLECTIVES:
             closed = min(timed(partial(Limit, declared, collective))[0] for _ in range(3))
             search, _ = timed(partial(Limit, edges, collective))

@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=200_000)
     parser.add_argument("--repeat", type=int, default=7)
     options = parser.parse_args()
-    machine = load_machine(None, {})
+    machine = load_machine("default", {})
     rates = [rate(machine, options.steps) for _ in range(options.repeat)]
     print(
         f"capture: {max(rates) / 1e6:.2f} M tl calls/s (best of {options.repeat}, {3 * options.steps + 2} calls each)"

@@ -40,7 +40,7 @@ def seconds(action: Callable[[], object], runs: int = 3) -> float:
 
 def measured(algorithm: str, ranks: int, size: str) -> tuple[int, float, float, float]:
     """Operations; seconds of a run, of one with the checks of the program, and of one with all checks."""
-    emulator = Emulator.load(None, None, {"system.sips.count": ranks})
+    emulator = Emulator.load("default", None, {"system.sips.count": ranks})
     collective = emulator.algorithm(algorithm).collectives[0]
 
     def run(check: bool | str) -> ahbm.Report:

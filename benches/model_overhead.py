@@ -43,7 +43,7 @@ def run(width: int, *launcher: str) -> float:
     """`step_ms` of another process."""
     device = "cuda" if launcher else "cpu"
     command = [sys.executable, *launcher, __file__, f"{width}", device]
-    env = os.environ | {"OMP_NUM_THREADS": "1", "AHBM_STEPS": f"{STEPS}"}
+    env = os.environ | {"OMP_NUM_THREADS": "1", "AHBM_STEPS": f"{STEPS}", "AHBM_TOPOLOGY": "default"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
     if done.returncode:
         raise SystemExit(done.stderr)

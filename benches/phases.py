@@ -27,14 +27,14 @@ GRID = {SIPS: 1024, "system.sips.w": 32, "system.sips.h": 32}
 PEERS = ("SimPy", "SimGrid")
 PHASES = ("import", "machine", "capture", "build", "simulate", "data", "bound", "report")
 
-CASES: dict[str, tuple[str, str | None, dict[str, int], str, int]] = {
-    "default machine, with data": ("all_reduce", None, {}, "lrab_hierarchical_allreduce", 1 << 20),
+CASES: dict[str, tuple[str, str, dict[str, int], str, int]] = {
+    "default machine, with data": ("all_reduce", "default", {}, "lrab_hierarchical_allreduce", 1 << 20),
     "ring, 64, with data": ("all_reduce", "npu_ring_8", {SIPS: 64}, "ring_allreduce", 1 << 20),
     "ring, 64": ("all_reduce", "npu_ring_8", {SIPS: 64}, "ring_allreduce", 1 << 20),
     "ring, 1,024": ("all_reduce", "npu_ring_8", {SIPS: 1024}, "ring_allreduce", 1 << 20),
     "tree, 1,024": ("all_reduce", "npu_ring_8", {SIPS: 1024}, "tree_allreduce", 1 << 20),
     "all_gather, 32 x 32 torus": ("all_gather", "npu_torus_4x4", GRID, "ring_all_gather", 1 << 20),
-    "lrab, 1,024 x 16 cubes": ("all_reduce", None, {SIPS: 1024}, "lrab_hierarchical_allreduce", 1 << 16),
+    "lrab, 1,024 x 16 cubes": ("all_reduce", "default", {SIPS: 1024}, "lrab_hierarchical_allreduce", 1 << 16),
     "doubling, 65,536": ("all_reduce", "npu_hypercube_16", {SIPS: 1 << 16}, "recursive_doubling_allreduce", 1 << 16),
     "tree, 1,048,576": ("all_reduce", "npu_hypercube_16", {SIPS: 1 << 20}, "tree_allreduce", 1 << 16),
 }

@@ -72,6 +72,7 @@ def record(model: str, folder: Path) -> str:
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={MODELS[model]}"]
         command += ["-m", "ahbm.torch", "--device", "cuda", __file__, model]
         env = os.environ | {"AHBM_REPORT": str(target), "AHBM_PAGE": "0", "OMP_NUM_THREADS": "1"}
+        env["AHBM_TOPOLOGY"] = f"default, system.sips.count={max(2, MODELS[model])}"
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
         if done.returncode:
             raise SystemExit(done.stderr)

@@ -21,6 +21,7 @@ import numpy as np
 import ahbm
 import ahbm.distributed as dist
 from ahbm import DPPolicy
+from ahbm.choice.policy import Policy
 from ahbm.core.buffers import requested
 from ahbm.core.emulator import Emulator
 
@@ -72,7 +73,7 @@ def large_machines() -> None:
             ahbm.run(
                 collective="all_reduce",
                 algorithm=LRAB,
-                topology="torus_2d",
+                topology="default, system.sips.topology=torus_2d",
                 bytes_per_pe=4096,
                 placement=DPPolicy(cube="row_wise"),
                 data=False,
@@ -84,10 +85,13 @@ def large_machines() -> None:
 
 def repeated_call() -> None:
     """A second all-reduce of the same shape: nothing is captured or simulated again."""
-    emulator = Emulator.load("ring_1d", overrides={"system.sips.count": 4})
+    emulator = Emulator.load("default", overrides={"system.sips.count": 4})
+    policy = Policy.of(emulator)
     for nbytes in (1 << 10, 1 << 26):
         arrays = [np.ones(nbytes // 4, np.float32) for _ in range(4)]
-        call = partial(emulator.perform, requested("all_reduce", arrays), arrays)
+        request = requested("all_reduce", arrays)
+        algorithm = policy.algorithm(request, policy.choose(request))
+        call = partial(emulator.perform, request, arrays, algorithm)
         first, again = best(call, 1), best(call)
         row(f"all_reduce of {nbytes:,} B on 4 ranks, repeated, wall", again, "s", first, "the first call")
 
@@ -105,7 +109,7 @@ def dist_call() -> None:
             dist.all_reduce(x)
         walls.append((time.perf_counter() - start) / 200)
 
-    ahbm.spawn(worker)
+    ahbm.spawn(worker, topology="default")
     row("dist.all_reduce of 1 KiB on 2 ranks, repeated, wall", max(walls) * 1e6, "us", 300, "300 us")
 
 

@@ -196,6 +196,7 @@ def main(asked: list[str]) -> None:
     }
     for name in asked or lines:
         for size in (2, 4):
+            os.environ["AHBM_TOPOLOGY"] = f"default, system.sips.count={size}"
             lines[name](size)
 
 

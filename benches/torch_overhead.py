@@ -84,9 +84,10 @@ def others_compute() -> Iterator[None]:
 
 def compare(ranks: int, elements: int, calls: int, woken: float, where: str) -> None:
     """Prints a line for each way of calling."""
-    args, one_each = (elements, calls), {"system.sips.count": ranks}
+    args = (elements, calls)
+    os.environ["AHBM_TOPOLOGY"] = f"default, system.sips.count={ranks}"
     found = {
-        "ahbm": ahbm.spawn(plain, args, nprocs=ranks, overrides=one_each)[0],
+        "ahbm": ahbm.spawn(plain, args, nprocs=ranks)[0],
         "torch, free": ahbm.torch.spawn(behind_torch, args, ranks, turns=False)[0],
         "torch, turns": ahbm.torch.spawn(behind_torch, args, ranks)[0],
     }

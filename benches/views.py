@@ -14,6 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from ahbm.base import packaged
 from ahbm.runs.measure import prepare
 
 LARGE = ("-a", "ring_allreduce", "-t", "npu_ring_8", "--set", "system.sips.count=386")
@@ -27,7 +28,7 @@ RUNS = 3
 def timelines(folder: Path) -> None:
     """Prints one line per format."""
     overrides = {"system.sips.count": SLICED}
-    case = prepare("all_reduce", "ring_allreduce", "ring_1d", bytes_per_rank=1 << 20, overrides=overrides)
+    case = prepare("all_reduce", "ring_allreduce", "default", bytes_per_rank=1 << 20, overrides=overrides)
     outcome = case.compiled()
     assert outcome.program is not None
     timeline = outcome.program.simulate(record=False, detail=True)
@@ -46,7 +47,11 @@ def command(*arguments: str) -> None:
     best = (float("inf"), 0.0)
     for _ in range(RUNS):
         start, used = time.perf_counter(), os.times()
-        subprocess.run([sys.executable, "-m", "ahbm", *arguments], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [sys.executable, "-m", "ahbm", *arguments, "--ccl", str(packaged.CCL)],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
         wall, now = time.perf_counter() - start, os.times()
         cpu = now.children_user + now.children_system - used.children_user - used.children_system
         best = min(best, (wall, cpu))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import ahbm
 from ahbm.base import packaged
+from ahbm.choice.configured import candidates
 from ahbm.core.emulator import Emulator
 from ahbm.errors import AhbmError
 from ahbm.source.synthesis import synthesize
@@ -26,7 +27,7 @@ SCHEDULED = 64
 def best(emulator: Emulator, topology: str, collective: str) -> tuple[float, str]:
     """The greatest share of the bound in percent, and by what."""
     ranks = emulator.machine.sips
-    names = emulator.algorithms(collective) if ranks <= FEW else emulator.candidates(collective, BYTES, ranks)
+    names = emulator.algorithms(collective) if ranks <= FEW else candidates(emulator, collective, BYTES, ranks)
     found = [(0.0, "-")]
     for name in names:
         try:
@@ -56,7 +57,7 @@ def _methods(collective: str, ranks: int) -> tuple[str, ...]:
 
 def row(topology: str) -> str:
     """The line of a machine."""
-    emulator = Emulator.load(topology)
+    emulator = Emulator.load(topology, packaged.CCL)  # whatever folder this runs in
     cells = [best(emulator, topology, collective) for collective in COLLECTIVES]
     return f"| `{topology}` | " + " | ".join(f"{percent:.0f} {name}" for percent, name in cells) + " |"
 

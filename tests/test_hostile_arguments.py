@@ -18,7 +18,7 @@ import ahbm
 import ahbm.distributed as dist
 from ahbm import _core
 from ahbm.errors import AhbmError, ConfigError
-from ahbm.job.door import Terms
+from ahbm.job.options import defaults
 from ahbm.runs.measure import Arguments
 from support.harmful import HOSTILE, escaped
 
@@ -82,7 +82,7 @@ GOOD: dict[str, Callable[[], Any]] = {
 """Values of parameters without a default, by name; else a tensor."""
 KEYWORDS = {
     ahbm.inspect: dict.fromkeys(Arguments.__annotations__),
-    ahbm.open: dict.fromkeys(Terms.__dataclass_fields__),
+    ahbm.open: dict.fromkeys(defaults()),
     ahbm.run: dict.fromkeys(Arguments.__annotations__),
 }
 

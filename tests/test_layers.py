@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ LAYERS = (
     ("source", "dsl"),
     ("core",),
     ("selectors",),
+    ("choice",),
     ("check",),
     ("runs",),
     ("ranks",),
@@ -30,6 +31,26 @@ LAYERS = (
 """From the bottom: a package may import itself, its own floor and every floor below."""
 PUBLIC = {"errors": "base", "distributed": "front", "__main__": "cli"}
 """Modules at the root of the package, and the package each belongs to."""
+TOGETHER = {"mscclpp", "torch"}
+"""Packages of one floor that import each other: scripts of MSCCL++ meet in torch's groups, and `python -m ahbm.torch`
+asks MSCCL++'s plans and selectors."""
+HARMLESS = {
+    frozenset({"mscclpp.memory", "torch.addresses"}): "as TOGETHER",
+    frozenset({"mscclpp.executor", "mscclpp.plans"}): "a plan performs itself, as upstream's does",
+    frozenset({"job.advice", "job.best", "job.replay"}): "a report is asked what would be better, which replays",
+    frozenset(
+        {
+            "runs.bench",
+            "runs.inspection",
+            "runs.measure",
+            "runs.plans",
+            "runs.report",
+            "runs.rivals",
+            "runs.traces",
+        }
+    ): "a report is asked to look into its run and for what would be quicker, which runs",
+}
+"""Modules that import each other, and why that is no harm."""
 CRATES = [
     "engine",
     "machine",
@@ -63,6 +84,10 @@ def imports(path: Path) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, f"ahbm.{alias.name}") for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ahbm."):
             yield node.lineno, str(node.module)
+        elif isinstance(node, ast.Call) and "import_module" in ast.unparse(node.func):
+            # A text is an import too.
+            named = [arg.value for arg in node.args[:1] if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
+            yield from ((node.lineno, name) for name in named if name.startswith("ahbm."))
 
 
 def upward(package: str, path: Path) -> list[str]:
@@ -92,6 +117,56 @@ def test_an_upward_import_is_found(tmp_path: Path) -> None:
     planted.write_text("def f():\n    from ahbm.runs.measure import run\n", encoding="utf-8")
     assert upward("check", planted) == ["planted.py:2: check imports runs"]
     assert upward("runs", planted) == []
+    planted.write_text("from importlib import import_module\nimport_module('ahbm.cli')\n", encoding="utf-8")
+    assert upward("core", planted) == ["planted.py:2: core imports cli"]
+
+
+def circles(edges: Mapping[str, set[str]]) -> list[set[str]]:
+    """The sets of more than one name in which each leads to every other."""
+    reached: dict[str, set[str]] = {}
+    for name in edges:
+        found, waiting = set[str](), [name]
+        while waiting:
+            fresh = edges[waiting.pop()] - found
+            found |= fresh
+            waiting += fresh
+        reached[name] = found
+    alike = {frozenset({name, *(other for other in reached[name] if name in reached[other])}) for name in edges}
+    return sorted((set(one) for one in alike if len(one) > 1), key=sorted)
+
+
+def test_no_packages_of_one_floor_import_each_other_but_those_that_are_named() -> None:
+    edges: dict[str, set[str]] = {name: set() for layer in LAYERS for name in layer}
+    for package, path in modules():
+        targets = (PUBLIC.get(name.split(".")[1], name.split(".")[1]) for _, name in imports(path))
+        if package in edges:
+            edges[package] |= {target for target in targets if target in edges and floor(target) == floor(package)}
+    assert circles(edges) == [TOGETHER]
+
+
+def test_no_files_import_each_other_but_those_that_are_named() -> None:
+    """While modules run, not for types."""
+    files = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path for _, path in modules()}
+    edges = {name: (set(run_imports(path, files)) & files.keys()) - {name} for name, path in files.items()}
+    found = {frozenset(name.removeprefix("ahbm.") for name in one) for one in circles(edges)}
+    assert found == set(HARMLESS)
+
+
+def run_imports(path: Path, files: Mapping[str, Path]) -> Iterator[str]:
+    """The modules among `files` that `path` imports when it runs, inside functions too."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from (name if name in files else node.module for name in names)
+
+
+def test_a_circle_is_found() -> None:
+    edges = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set(), "e": {"a"}}
+    assert circles(edges) == [{"a", "b", "c"}]
 
 
 @pytest.mark.parametrize("package", [name for layer in LAYERS for name in layer])

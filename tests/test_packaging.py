@@ -17,7 +17,8 @@ import ahbm.distributed
 
 ROOT = Path(__file__).parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-WORKFLOW = ROOT / ".github/workflows/wheels.yml"
+WORKFLOWS = ROOT / ".github/workflows"
+WHEELS, GATE = WORKFLOWS / "wheels.yml", WORKFLOWS / "gate.yml"
 
 
 def test_an_index_page_says_who_what_and_where() -> None:
@@ -34,7 +35,10 @@ def test_an_index_page_says_who_what_and_where() -> None:
 def test_links_of_the_readme_lead_into_the_source_distribution() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["maturin"]
     included = {path for each in settings["include"] for path in ROOT.glob(each["path"])}
-    for link in re.findall(r"\]\(([^)#]+)\)", (ROOT / PROJECT["readme"]).read_text(encoding="utf-8")):
+    text = (ROOT / PROJECT["readme"]).read_text(encoding="utf-8")
+    pictures = re.findall(r'(?:src|srcset)="([^"]+)"', text)
+    assert len(pictures) == 4 and all(pictures.count(name.replace("light", "dark")) == 1 for name in pictures)
+    for link in [*pictures, *re.findall(r"\]\(([^)#]+)\)", text)]:
         if link.startswith(("http", "LICENSE")):
             continue
         target = ROOT / link
@@ -44,7 +48,7 @@ def test_links_of_the_readme_lead_into_the_source_distribution() -> None:
 
 
 def test_wheels_are_built_for_all_platforms_without_secrets() -> None:
-    text = WORKFLOW.read_text(encoding="utf-8")
+    text = WHEELS.read_text(encoding="utf-8")
     workflow = yaml.safe_load(text)
     targets = {row["target"].split("-")[0] + row["target"].split("-")[2] for row in _matrix(workflow)}
     assert targets == {"x86_64linux", "aarch64linux", "aarch64darwin", "x86_64darwin", "x86_64windows"}
@@ -53,22 +57,36 @@ def test_wheels_are_built_for_all_platforms_without_secrets() -> None:
     assert all("upload-artifact" in str(job["steps"]) for job in workflow["jobs"].values())
 
 
-def test_the_workflow_is_one() -> None:
-    """The keys that a workflow, its jobs and steps have; every expression names a column of the matrix."""
-    text = WORKFLOW.read_text(encoding="utf-8")
-    workflow = yaml.safe_load(text)
+@pytest.mark.parametrize("path", sorted(WORKFLOWS.iterdir()), ids=lambda path: path.stem)
+def test_a_workflow_is_one(path: Path) -> None:
+    """The keys that a workflow, its jobs and steps have."""
+    workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
     workflow["on"] = workflow.pop(True)  # YAML 1.1 reads `on` as a truth value
-    assert set(workflow) == {"name", "on", "permissions", "jobs"}
+    assert set(workflow) - {"concurrency"} == {"name", "on", "permissions", "jobs"}
+    assert workflow["permissions"] == {"contents": "read"}
     assert set(workflow["on"]) == {"push", "pull_request", "workflow_dispatch"}
-    for path in workflow["on"]["pull_request"]["paths"]:
-        assert (ROOT / path).exists(), path
+    for named in (workflow["on"]["pull_request"] or {}).get("paths", ()):
+        assert (ROOT / named).exists(), named
+    keys = {"name", "runs-on", "container", "timeout-minutes", "strategy", "steps"}
     for job in workflow["jobs"].values():
-        assert set(job) <= {"name", "runs-on", "strategy", "steps"} and {"runs-on", "steps"} <= set(job)
+        assert set(job) <= keys and {"runs-on", "steps"} <= set(job)
         for step in job["steps"]:
             assert set(step) <= {"name", "uses", "with", "if", "shell", "run"}
             assert ("uses" in step) != ("run" in step)
             assert "uses" not in step or re.fullmatch(r"[\w-]+/[\w-]+@v\d+", step["uses"])
-    rows = _matrix(workflow)
+            for script in re.findall(r"(?:scripts|\.ci)/[\w./]+", step.get("run", "")):
+                assert (ROOT / script).is_file(), script
+
+
+def test_the_gate_runs_on_every_pull_request() -> None:
+    workflow = yaml.safe_load(GATE.read_text(encoding="utf-8"))
+    assert workflow[True]["pull_request"] is None
+    assert [step.get("run") for step in workflow["jobs"]["gate"]["steps"]][-1] == ".ci/run"
+
+
+def test_every_expression_of_the_wheels_names_a_column_of_the_matrix() -> None:
+    text = WHEELS.read_text(encoding="utf-8")
+    rows = _matrix(yaml.safe_load(text))
     columns = {"name", "runner", "target", "manylinux"}
     assert all(set(row) == columns and all(isinstance(value, str) for value in row.values()) for row in rows)
     assert set(re.findall(r"matrix\.(\w+)", text)) == columns
@@ -77,6 +95,47 @@ def test_the_workflow_is_one() -> None:
     for row in rows:
         assert row["target"].split("-")[2] == systems[row["runner"].split("-")[0]]
         assert (row["manylinux"] == "off") == (not row["runner"].startswith("ubuntu"))
+
+
+def test_the_workflow_of_wheels_gives_them_the_address_of_the_repository() -> None:
+    """A clone has no address; an index shows the links of the metadata, and README.md from a page of its own."""
+    script, home, commit = runpy.run_path(str(ROOT / "scripts/urls.py")), "https://host.example/owner/ahbm", "0a" * 20
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    made = script["project"](text, home, commit)
+    assert tomllib.loads(made)["project"].pop("urls").keys() == {"Source", "Documentation", "Changelog", "Issues"}
+    assert all(url.startswith(home) for url in tomllib.loads(made)["project"]["urls"].values())
+    page = script["readme"]((ROOT / PROJECT["readme"]).read_text(encoding="utf-8"), home, commit)
+    links = re.findall(r"\]\(([^)]+)\)", page) + re.findall(r'(?:src|srcset)="([^"]+)"', page)
+    assert len(links) > 40 and all(
+        link.startswith((f"{home}/blob/{commit}/", f"{home}/raw/{commit}/")) for link in links
+    )
+    for again, address, at in ((made, home, commit), (text, "http://host/a/b", commit), (text, home, "main")):
+        with pytest.raises(SystemExit):
+            script["project"](again, address, at)
+    steps = [
+        step.get("run", "")
+        for job in yaml.safe_load(WHEELS.read_text("utf-8"))["jobs"].values()
+        for step in job["steps"]
+    ]
+    assert sum("scripts/urls.py" in step for step in steps) == 2
+
+
+def test_the_version_is_one() -> None:
+    """pyproject.toml, Cargo.toml and what inherits from it, both locks, the package, the citation and the changelog."""
+
+    def toml(path: str) -> dict[str, Any]:
+        return tomllib.loads((ROOT / path).read_text(encoding="utf-8"))
+
+    found = {"pyproject.toml": PROJECT["version"], "Cargo.toml": toml("Cargo.toml")["workspace"]["package"]["version"]}
+    found["ahbm.__version__"] = ahbm.__version__
+    found["CITATION.cff"] = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))["version"]
+    found["CHANGELOG.md"] = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)[0]
+    for lock in ("Cargo.lock", "fuzz/Cargo.lock"):
+        own = [crate for crate in toml(lock)["package"] if "source" not in crate and crate["name"] != "ahbm-fuzz"]
+        found |= {f"{lock}: {crate['name']}": crate["version"] for crate in own}
+    assert set(found.values()) == {PROJECT["version"]}, found
+    for path in (ROOT / "rust").glob("*/Cargo.toml"):
+        assert toml(path.relative_to(ROOT).as_posix())["package"]["version"] == {"workspace": True}, path
 
 
 def test_the_citation_names_this_version_and_no_person() -> None:

@@ -82,7 +82,9 @@ SMALL = {
     "benches/torch_gloo.py": Small(needs=TORCH, only_imported=OF_PROCESSES),
     "benches/torch_overhead.py": Small(needs=TORCH, only_imported="it keeps every processor busy"),
     "benches/views.py": Small(
-        constants={"LARGE": ("-a", "ring_allreduce"), "SLICED": 2, "RUNS": 1}, needs=("altair",), slow=True
+        constants={"LARGE": ("-a", "ring_allreduce", "-t", "default"), "SLICED": 2, "RUNS": 1},
+        needs=("altair",),
+        slow=True,
     ),
     "benches/waits.py": Small(("1",)),
     "scripts/accuracy.py": Small(only_imported=OF_TABLES),
@@ -92,8 +94,10 @@ SMALL = {
     "scripts/errors.py": Small(("--check",)),
     "scripts/mutants.py": Small(("--list",)),
     "scripts/needs.py": Small(("build", "test")),
+    "scripts/pictures.py": Small(("--check",)),
     "scripts/reached.py": Small(only_imported="`test_reached.py` compares some of its rows"),
     "scripts/schemas.py": Small(only_imported="it writes into the package; `test_schema.py` compares what it would"),
+    "scripts/urls.py": Small(only_imported="it writes into the clone; `test_packaging.py` runs it elsewhere"),
     "scripts/zoo.py": Small(only_imported=OF_TABLES),
 }
 
@@ -137,6 +141,9 @@ def test_a_script_runs_small(
     name: str, small: Small, here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     module = loaded(ROOT / name, small.needs, monkeypatch)
+    # Figures are those of the packaged files, also in a folder with a project, as the top of the repository is one.
+    (here / "topology.yaml").write_text("somebody's own", encoding="utf-8")
+    (here / "ccl.yaml").write_text("algorithms: {strange: {module: ./nowhere.py}}\n", encoding="utf-8")
     if small.own_process:
         assert not small.constants
         subprocess.run([sys.executable, ROOT / name, *small.arguments], check=True)

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from ahbm.base.knobs import Knobs
 from ahbm.choose.catalogue import Catalogue
 from ahbm.choose.names import NCCL
 from ahbm.choose.oracle import Oracle
 from ahbm.choose.regret import Point
 from ahbm.choose.tune import Given, tune
-from ahbm.choose.turning import Knobs, Turning
+from ahbm.choose.turning import Turning
 from ahbm.config.protocols import permits
 from ahbm.config.topology import load_machine
 
@@ -39,7 +40,7 @@ def test_a_refused_pair_has_no_time_of_its_own() -> None:
     table = Oracle(Catalogue.of("all_reduce", NAMES), [machine], [1 << 20]).table()
     turning, (point,) = Turning(table), table.points()
     assert isinstance(point, Point)
-    assert turning.at(point, NAMES[0], Knobs("ll")).refused
-    assert turning.at(point, NAMES[0], Knobs("ll128")).refused
-    assert not turning.at(point, NAMES[0], Knobs("simple")).refused
+    assert turning.at(point, NAMES[0], Knobs(protocol="ll")).refused
+    assert turning.at(point, NAMES[0], Knobs(protocol="ll128")).refused
+    assert not turning.at(point, NAMES[0], Knobs(protocol="simple")).refused
     assert turning.protocols(point, NAMES[0]) == ["simple"]

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import ahbm
 from ahbm.base import packaged
+from ahbm.base.rules import Query, Rule, Rules, Span, border
 from ahbm.check import reference
 from ahbm.choose import formats
 from ahbm.choose.card import Card
@@ -21,11 +22,9 @@ from ahbm.choose.files import save
 from ahbm.choose.formats.format import Read
 from ahbm.choose.names import NCCL, UCC
 from ahbm.choose.oracle import Oracle
-from ahbm.choose.rules import Query, Rule, Rules, Span
 from ahbm.choose.tune import Given, Tuned, loses, tune
 from ahbm.cli import app
 from ahbm.config.reading import PLAIN
-from ahbm.config.rules import border
 from ahbm.config.topology import load_machine
 from ahbm.errors import ConfigError, DataError
 from ahbm.runs.bench import Sweep

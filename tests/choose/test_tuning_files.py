@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from ahbm.base.rules import Query, Rule, Rules, Span
 from ahbm.choose.formats import FORMATS, nccl_sweep, read
 from ahbm.choose.names import ALGORITHMS, PROTOCOLS
-from ahbm.choose.rules import Query, Rule, Rules, Span
 from ahbm.errors import AhbmError, BudgetError, FormatError, UnsupportedError
 from support import tuners
 from support.tuners import Called

@@ -38,7 +38,7 @@ def test_a_process_of_its_own_prints_and_exits_alike(tmp_path: Path) -> None:
 
 def test_version_and_help(tmp_path: Path) -> None:
     assert call("--version", cwd=tmp_path)[0] == f"ahbm {ahbm.__version__}\n"
-    for command in ([], ["run"], ["bench"], ["probe"], ["list"], ["topology"], ["new"]):
+    for command in ([], ["run"], ["bench"], ["probe"], ["list"], ["topology"], ["init"], ["new"]):
         assert "Usage" in call(*command, "--help", cwd=tmp_path)[0]
 
 

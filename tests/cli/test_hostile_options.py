@@ -51,6 +51,7 @@ BASE: dict[str, list[str]] = {
     "explain": ["all_reduce", "--size", "64"],
     "explore": ["all_reduce", "--seeds", "1", "--size", "64"],
     "features": ["ring_allreduce", "--size", "64"],
+    "init": ["mine"],
     "inspect": ["all_reduce", "--size", "64"],
     "job": ["new", "tiny.yaml", "-o", "step", "--layers", "1", "--micro-batches", "1"],
     "ladder": ["all_reduce", "-b", "64", "-e", "64", "-a", "ring_allreduce"],

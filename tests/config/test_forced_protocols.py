@@ -10,12 +10,13 @@ import pytest
 
 import ahbm
 from ahbm._core import Machine
+from ahbm.base.knobs import Knobs
 from ahbm.base.request import Request
 from ahbm.config.ccl import CclConfig
 from ahbm.config.protocols import BEYOND, forced, permits, protocols_of
 from ahbm.config.topology import load_machine, names
+from ahbm.core.choice import SELECTOR, Choice
 from ahbm.core.emulator import Emulator
-from ahbm.core.selection import SELECTOR, Choice
 from ahbm.errors import AhbmError, ConfigError
 from support.plans import ring
 
@@ -63,7 +64,7 @@ def test_a_name_that_the_machine_does_not_have_is_refused(name: str) -> None:
 
 def _by_selector(protocol: str, nbytes: int, tmp_path: Path) -> object:
     def choose(call: Any, table: Any) -> Choice:
-        return Choice(SELECTOR, "nccl_ring_allreduce", protocol)
+        return Choice(SELECTOR, "nccl_ring_allreduce", protocol=protocol)
 
     return ahbm.run("all_reduce", topology="dgx_h100", bytes_per_rank=nbytes, data=False, selector=choose)
 
@@ -84,7 +85,7 @@ def _by_machine(protocol: str, nbytes: int, tmp_path: Path) -> object:
 def _by_choice(protocol: str, nbytes: int, tmp_path: Path) -> object:
     emulator = Emulator(load_machine("dgx_h100"), CclConfig.packaged())
     request = Request("all_reduce", range(8), nbytes // 2, "f16")
-    return emulator.compile(request, emulator.by_choice(request, Choice(SELECTOR, "ring_allreduce", protocol)))
+    return emulator.compile(request, emulator.with_knobs(request, "ring_allreduce", Knobs(protocol=protocol)))
 
 
 def _plan(tmp_path: Path, protocol: str) -> Path:
@@ -119,7 +120,7 @@ def test_wherever_it_is_named_it_must_be_there(way: Any, tmp_path: Path) -> None
 
 def test_a_machine_without_protocols_carries_a_name(tmp_path: Path) -> None:
     def choose(call: Any, table: Any) -> Choice:
-        return Choice(SELECTOR, "ring_allreduce", "weird")
+        return Choice(SELECTOR, "ring_allreduce", protocol="weird")
 
     found = ahbm.run("all_reduce", topology="npu_ring_8", bytes_per_rank=4096, data=False, selector=choose)
     assert any("weird carried, not modelled" in note for note in found.notes)

@@ -12,19 +12,20 @@ import pytest
 import ahbm
 import ahbm.distributed as dist
 from ahbm._core import Machine
+from ahbm.base.knobs import Knobs
 from ahbm.base.packaged import TOPOLOGIES
 from ahbm.base.request import Request
 from ahbm.config.ccl import CclConfig
 from ahbm.config.protocols import caps, held, protocols_of
 from ahbm.config.topology import load_machine
 from ahbm.core.emulator import Emulator
-from ahbm.core.selection import Choice
 from ahbm.errors import ConfigError
 from ahbm.job.reading import How
 from ahbm.job.replay import JobReport, replay
 from ahbm.job.transformer import Transformer
 from ahbm.ranks.setup import Setup
 from ahbm.runs.bench import Sweep, measure, notes
+from support.choosing import compiled
 
 RANKS, LATENCY, GBS = 8, 100, 400
 LINKS = {"system.sips.link.latency_ns": LATENCY, "system.sips.link.bandwidth_gbs": GBS}
@@ -114,9 +115,7 @@ def test_channels_that_a_selector_asks_for_are_those_of_the_protocols() -> None:
     request = Request("all_reduce", range(RANKS), 1 << 19)
 
     def took(channels: int) -> tuple[float, str]:
-        compiled = emulator.compile(
-            request, emulator.by_choice(request, Choice("-", "ring_allreduce", channels=channels))
-        )
+        compiled = emulator.compile(request, emulator.with_knobs(request, "ring_allreduce", Knobs(channels=channels)))
         return compiled.latency_ps / 1000, " ".join(compiled.notes)
 
     for channels in (1, 3, 8):
@@ -218,9 +217,8 @@ def speaking(text: str = SPEAKING) -> Emulator:
     ],
 )
 def test_a_protocol_goes_with_its_algorithms_and_chunks(nbytes: int, algorithm: str, note: str) -> None:
-    found = speaking(SPEAKING.replace("nic_gbs: 5,", "nic_gbs: 0.1,")).compile(
-        Request("all_reduce", range(8), nbytes // 2)
-    )
+    emulator = speaking(SPEAKING.replace("nic_gbs: 5,", "nic_gbs: 0.1,"))
+    found = compiled(emulator, Request("all_reduce", range(8), nbytes // 2))
     assert (found.algorithm, found.notes[-1]) == (algorithm, note)
 
 
@@ -234,14 +232,13 @@ def test_who_names_an_algorithm_gets_it_at_every_size() -> None:
         (small, "recursive_doubling_allreduce", "ll"),
     ]:
         assert emulator.compile(request, algorithm).protocol == protocol
-    assert emulator.compile(Request("all_gather", range(8), 64)).protocol == "ll"
+    assert compiled(emulator, Request("all_gather", range(8), 64)).protocol == "ll"
 
 
 def test_a_protocol_of_an_algorithm_that_nobody_knows_is_told() -> None:
     with pytest.raises(ConfigError) as caught:
-        speaking(SPEAKING.replace("algorithms: [ring_allreduce]", "algorithms: [rign_allreduce]")).compile(
-            Request("all_reduce", range(8), 64)
-        )
+        unknown = speaking(SPEAKING.replace("algorithms: [ring_allreduce]", "algorithms: [rign_allreduce]"))
+        compiled(unknown, Request("all_reduce", range(8), 64))
     assert caught.value.code == "AHBM-C194" and "protocol ring with rign_allreduce" in str(caught.value)
 
 
@@ -249,8 +246,8 @@ def test_slices_of_a_protocol_are_those_of_kernels_that_take_them() -> None:
     request = Request("all_reduce", range(8), 1 << 15)
     cut = SPEAKING.replace("step_ns: 600,", "step_ns: 600, slice_bytes: 1024,")
     (whole, ring), (sliced, same) = (
-        [speaking(text + "protocol: ll\n").compile(request, name) for name in (None, "ring_allreduce")]
-        for text in (SPEAKING, cut)
+        (compiled(one, request), one.compile(request, "ring_allreduce"))
+        for one in (speaking(text + "protocol: ll\n") for text in (SPEAKING, cut))
     )
     # Chunks are passed on while later ones arrive, which takes more messages and less time.
     assert sliced.messages > whole.messages and sliced.latency_ps < whole.latency_ps

@@ -14,7 +14,7 @@ import yaml
 
 from ahbm.base import packaged, yaml_nodes
 from ahbm.base.collectives import COLLECTIVES
-from ahbm.base.yaml_source import parse, parsed
+from ahbm.base.yaml_source import Source, parse, parsed
 from ahbm.config.ccl import COMMON, DEFAULTS, CclConfig
 from ahbm.config.kinds import KINDS, kind
 from ahbm.config.rules import RULE
@@ -140,7 +140,7 @@ def test_the_packaged_files_name_their_schemas_and_keep_them() -> None:
 def test_the_packaged_file_is_there_as_it_is_parsed() -> None:
     text = packaged.CCL.read_text(encoding="utf-8")
     assert packaged.PARSED.read_text(encoding="utf-8") == parsed(text), "run python scripts/schemas.py"
-    by_nodes = yaml_nodes.parse(text, "here", True)
+    by_nodes = yaml_nodes.parse(text, Source("here"), True)
     looked_up = parse(text, "here", packaged=True)
     assert (looked_up.values, looked_up.places) == (by_nodes.values, by_nodes.places)
     assert parse(text + "\nextra: 1\n", "here", packaged=True).values["extra"] == 1

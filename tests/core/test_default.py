@@ -10,10 +10,12 @@ import pytest
 import ahbm
 from ahbm import DPPolicy
 from ahbm.base.request import Request
+from ahbm.choice.configured import COMPARED_PES
 from ahbm.config.ccl import CclConfig
 from ahbm.config.topology import load_machine
 from ahbm.core.compiled import Cost
-from ahbm.core.emulator import COMPARED_PES, Emulator
+from ahbm.core.emulator import Emulator
+from support.choosing import compiled
 
 SMALL = {"sip.cube_mesh.w": 2, "sip.cube_mesh.h": 2}
 MACHINES: dict[str, tuple[str | None, dict[str, object]]] = {
@@ -47,7 +49,7 @@ def test_the_default_is_the_quickest(name: str) -> None:
             request = of(machine, nbytes, placed=placed)
             costs = [machine.cost(request, algorithm) for algorithm in CclConfig.packaged().defaults]
             times = {cost.algorithm: cost.ps for cost in costs if isinstance(cost, Cost)}
-            chosen = machine.compile(request)
+            chosen = compiled(machine, request)
             assert chosen.latency_ps == times[chosen.algorithm] == min(times.values())
             assert len(times) == (6 if machine.machine.topology in ("ring_1d", "torus_2d", "mesh_2d_no_wrap") else 5)
             assert f"{chosen.algorithm} runs: the quickest of {len(times)}" in chosen.notes[0]
@@ -55,7 +57,7 @@ def test_the_default_is_the_quickest(name: str) -> None:
 
 def test_size_decides() -> None:
     machine = emulator("default")
-    names = {machine.compile(of(machine, nbytes, placed=True)).algorithm for nbytes in SIZES}
+    names = {compiled(machine, of(machine, nbytes, placed=True)).algorithm for nbytes in SIZES}
     assert len(names) > 1
     assert "bidirectional_ring_allreduce" in names
 
@@ -63,17 +65,17 @@ def test_size_decides() -> None:
 def test_one_of_a_list_of_one_is_not_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Emulator(load_machine(None, SMALL), CclConfig.load(overrides={"algorithm": "tree_allreduce"}))
     monkeypatch.setattr(Emulator, "cost", None)
-    compiled = machine.compile(of(machine, 4096, placed=False))
-    assert (compiled.algorithm, compiled.notes) == ("tree_allreduce", ())
+    found = compiled(machine, of(machine, 4096, placed=False))
+    assert (found.algorithm, found.notes) == ("tree_allreduce", ())
 
 
 def test_large_machines_take_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Emulator(load_machine("npu_ring_8", {"system.sips.count": COMPARED_PES + 1}), CclConfig.packaged())
     monkeypatch.setattr(Emulator, "cost", None)
-    compiled = machine.compile(of(machine, 256, placed=False))
-    assert compiled.algorithm == REFERENCE
+    found = compiled(machine, of(machine, 256, placed=False))
+    assert found.algorithm == REFERENCE
     note = f"{REFERENCE} runs: of 6 the first, as none are compared among more than {COMPARED_PES} PEs"
-    assert compiled.notes == (note,)
+    assert found.notes == (note,)
 
 
 def test_what_one_algorithm_refuses_another_does(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -91,7 +93,7 @@ def test_what_one_algorithm_refuses_another_does(tmp_path: Path, caplog: pytest.
     )
     machine = Emulator(load_machine("npu_ring_8"), CclConfig.load(ccl))
     with caplog.at_level(logging.INFO, "ahbm"):
-        chosen = machine.compile(Request("all_reduce", range(8), 64, "f16", "max"))
+        chosen = compiled(machine, Request("all_reduce", range(8), 64, "f16", "max"))
     assert chosen.algorithm == "tree_allreduce"
     assert any("only_sums does not do" in record.getMessage() for record in caplog.records)
 
@@ -129,8 +131,8 @@ def test_an_algorithm_is_measured_against_the_budget_once(monkeypatch: pytest.Mo
         return lower(self, request, algorithm, settings, layout)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Emulator, "_lower", counted)
-    monkeypatch.setattr("ahbm.core.emulator.MODERATE_OPS", 1 << 18)
+    monkeypatch.setattr("ahbm.choice.configured.MODERATE_OPS", 1 << 18)
     request = Request("all_reduce", range(2048), 64)
-    found = [emulator.compile(request) for _ in range(2)]
+    found = [compiled(emulator, request) for _ in range(2)]
     assert found[0].program is found[1].program and found[0].algorithm == "recursive_doubling_allreduce"
     assert len(lowered) == len(set(lowered)) > 1

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import ahbm
 from ahbm._core import Machine, Program, ProgramBuilder
 from ahbm.config.topology import load_machine
+from ahbm.core.choice import Candidates
 from ahbm.core.emulator import Emulator
-from ahbm.core.selection import Candidates
 from ahbm.errors import AhbmError
 from ahbm.runs.measure import prepare
 

@@ -193,7 +193,7 @@ def test_a_bound_is_found_when_it_is_read(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("ahbm.core.limits.Limit", limit)
     emulator = ahbm.Emulator.load("npu_ring_8")
     report = ahbm.run("all_gather", emulator=emulator, bytes_per_rank=1 << 12)
-    explanation, cost = report.explain(), emulator.cost(Request("all_gather", range(8), 256, "f16"))
+    explanation, cost = report.explain(), emulator.cost(Request("all_gather", range(8), 256, "f16"), report.algorithm)
     assert isinstance(cost, Cost) and not asked
     assert explanation.bound_ps == report.bound_ps == cost.bound_ps
     assert report.bound_ns is not None and report.bound_is_tightest and len(asked) == 1

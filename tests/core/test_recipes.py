@@ -14,6 +14,7 @@ from ahbm.base.request import Request
 from ahbm.core.compiled import Compiled
 from ahbm.core.emulator import Emulator
 from ahbm.errors import AhbmError, DataError
+from support.choosing import compiled, configured
 
 CALLS = [("f32", "sum", 37), ("f16", "sum", 1000), ("bf16", "avg", 64), ("f64", "prod", 129), ("i8", "max", 500)]
 CALLS += [("i32", "avg", 100), ("u8", "bxor", 77)]
@@ -64,17 +65,17 @@ def test_a_long_program_has_a_recipe_from_its_second_run_on(monkeypatch: pytest.
     monkeypatch.setattr("ahbm.core.compiled.EARLY_OPS", 0)
     here, request = emulator(4), Request("all_reduce", (0, 1, 2, 3), 1000, "f16")
     first, second = data(request), data(request)
-    here.perform(request, first)
-    compiled = here.perform(request, second)
-    assert compiled.recipe(compiled.timeline(record=True)) is not None  # type: ignore[arg-type]
+    here.perform(request, first, configured(here, request))
+    again = here.perform(request, second, configured(here, request))
+    assert again.recipe(again.timeline(record=True)) is not None  # type: ignore[arg-type]
     assert all(x.tobytes() == y.tobytes() for x, y in zip(first, second, strict=True))
-    fresh = emulator(4).compile(request)
+    fresh = compiled(emulator(4), request)
     assert fresh.recipe(fresh.timeline(record=True)) is None  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
 def pair() -> Compiled:
-    return emulator(2).compile(Request("all_reduce", (0, 1), 1000, "f32"))
+    return compiled(emulator(2), Request("all_reduce", (0, 1), 1000, "f32"))
 
 
 def test_ranks_that_share_memory_are_left_to_the_replay(pair: Compiled) -> None:
@@ -86,8 +87,8 @@ def test_ranks_that_share_memory_are_left_to_the_replay(pair: Compiled) -> None:
         assert not recipe.run(views)
         assert (whole == before).all()
     apart = [whole[:1000].copy() for _ in range(2)]
-    here.perform(pair.request, apart)
-    here.perform(pair.request, [whole[:1000], whole[:1000]])
+    here.perform(pair.request, apart, pair.by)
+    here.perform(pair.request, [whole[:1000], whole[:1000]], pair.by)
     assert (whole[:1000] == apart[0]).all() and (apart[0] == apart[1]).all()
 
 
@@ -115,6 +116,6 @@ def test_unfit_arguments(pair: Compiled) -> None:
         for operands, results in (([pieces], [rows[0][:0]]), ([rows[0][:0]], [pieces])):
             with pytest.raises(DataError):
                 Recipe.of(program, timeline, operands, results)
-    other = emulator(2).compile(Request("all_reduce", (0, 1), 10, "f32"))
+    other = compiled(emulator(2), Request("all_reduce", (0, 1), 10, "f32"))
     with pytest.raises(DataError, match="AHBM-V120"):
         Recipe.of(program, parts(other)[1], pair.operands, pair.results)

@@ -15,6 +15,7 @@ from ahbm.core.buffers import requested
 from ahbm.core.compiled import Cost, Refusal
 from ahbm.core.emulator import Emulator
 from ahbm.errors import AhbmError, ConfigError, DataError
+from support.choosing import configured
 
 FOUR = {"system.sips.count": 4}
 
@@ -39,7 +40,8 @@ def test_a_request_is_a_value() -> None:
 
 def test_the_cost_is_that_of_the_run(emulator: Emulator) -> None:
     report = ahbm.run("all_reduce", bytes_per_rank=4096, dtype="f32", data=False, emulator=emulator)
-    cost = emulator.cost(Request("all_reduce", range(4), 1024, "f32"))
+    request = Request("all_reduce", range(4), 1024, "f32")
+    cost = emulator.cost(request, configured(emulator, request))
     assert isinstance(cost, Cost)
     assert (cost.ps / 1000, cost.messages, cost.algorithm) == (report.latency_ns, report.messages, report.algorithm)
     assert cost.bound_ps is not None and cost.bound_ps / 1000 == report.bound_ns and cost.reason == report.limited_by
@@ -54,7 +56,7 @@ def test_what_cannot_be_performed_is_a_refusal(emulator: Emulator) -> None:
         (replace(good, collective="allreduce"), "AHBM-C105"),
         (replace(good, placement=DPPolicy(), tiles=3), "AHBM-V101"),
     ):
-        refusal = emulator.cost(bad)
+        refusal = emulator.cost(bad, "ring_allreduce")
         assert isinstance(refusal, Refusal) and refusal.code == code and code in str(refusal)
         with pytest.raises(AhbmError) as caught:
             raise refusal.error()
@@ -67,7 +69,7 @@ def test_buffers_must_be_those_of_the_request(emulator: Emulator) -> None:
     request = Request("all_reduce", range(4), 8, "f32")
     for buffers in ([np.zeros(8, np.float32)] * 3, [np.zeros(9, np.float32)] * 4, [np.zeros(8, np.float64)] * 4):
         with pytest.raises(DataError, match="AHBM-V101"):
-            emulator.perform(request, buffers)
+            emulator.perform(request, buffers, configured(emulator, request))
     with pytest.raises(DataError, match="no buffers"):
         requested("all_reduce", [])
     with pytest.raises(DataError, match="no 4 equal chunks"):
@@ -85,8 +87,8 @@ def test_a_program_is_verified_once(emulator: Emulator) -> None:
 
     for _ in range(2):
         with pytest.raises(DataError, match="AHBM-V401"):
-            emulator.perform(request, buffers, verify=refuse)
+            emulator.perform(request, buffers, configured(emulator, request), verify=refuse)
         assert (buffers[0] == 1).all()
     for _ in range(2):
-        emulator.perform(request, buffers, verify=calls.append)
+        emulator.perform(request, buffers, configured(emulator, request), verify=calls.append)
     assert len(calls) == 1 and (buffers[0] == 16).all()

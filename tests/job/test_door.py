@@ -43,5 +43,5 @@ def test_what_cannot_be_opened(tmp_path: Path) -> None:
         ahbm.open(report, topology=TOPOLOGY)
     with pytest.raises(ConfigError, match="AHBM-C148"):
         ahbm.open(Report.from_json(report.to_json()))
-    with pytest.raises(ConfigError, match="are for plans"):
+    with pytest.raises(ConfigError, match="is no plan and no job: it takes no --slots"):
         ahbm.open("all_reduce", slots=2).run()

@@ -19,6 +19,7 @@ from ahbm.errors import AhbmError, ConfigError
 from ahbm.job.reading import How
 from ahbm.job.replay import JobReport, replay
 from ahbm.ranks.setup import Setup
+from support.choosing import compiled
 
 RING = "npu_ring_8"
 COMM = {"all_reduce": 0, "all_gather": 2, "broadcast": 5, "all_to_all": 6, "reduce_scatter": 7, "barrier": 9}
@@ -76,10 +77,7 @@ def replayed(folder: Path, ranks: Sequence[Rank], topology: str = RING, **more: 
 
 def alone(group: Sequence[int], nbytes: int) -> float:
     buffers = [np.zeros(nbytes // 4, np.float32) for _ in group]
-    return (
-        Emulator.load(RING).compile_timed(requested("all_reduce", buffers, ranks=group), compare=False).latency_ps
-        / 1000
-    )
+    return compiled(Emulator.load(RING), requested("all_reduce", buffers, ranks=group)).latency_ps / 1000
 
 
 def of_groups(*groups: Sequence[int], nbytes: int = 1 << 20) -> list[Rank]:

@@ -11,8 +11,8 @@ import pytest
 
 import ahbm
 from ahbm import mscclpp
+from ahbm.core.choice import Choice
 from ahbm.core.emulator import Emulator
-from ahbm.core.selection import Choice
 from ahbm.errors import AhbmError, ConfigError, DistributedError, UnsupportedError
 from ahbm.front.arguments import own
 from ahbm.front.marshal import Member

@@ -11,6 +11,7 @@ import ahbm
 import ahbm.distributed as dist
 from ahbm.core.buffers import requested
 from ahbm.core.emulator import Emulator
+from support.choosing import compiled
 
 RING = "npu_ring_8"
 SIZE = 1 << 18
@@ -18,7 +19,7 @@ SIZE = 1 << 18
 
 def alone(ranks: list[int], size: int = SIZE) -> float:
     buffers = [np.zeros(size, np.float32) for _ in ranks]
-    return Emulator.load(RING).compile(requested("all_reduce", buffers, ranks=ranks)).latency_ps / 1000
+    return compiled(Emulator.load(RING), requested("all_reduce", buffers, ranks=ranks)).latency_ps / 1000
 
 
 def reduced(groups: list[list[int]], dawdle: random.Random | None = None) -> list[Any]:

@@ -10,11 +10,10 @@ from typer.testing import CliRunner
 
 import ahbm
 from ahbm.base import packaged
+from ahbm.base.knobs import Knobs
 from ahbm.cli import app
 from ahbm.errors import FormatError
-from ahbm.job.door import Opened, Terms
 from ahbm.runs import knobs
-from ahbm.runs.knobs import Knobs
 from support import plans
 
 SIZE = 1 << 20
@@ -28,7 +27,7 @@ def program(tmp_path: Path) -> Path:
 
 
 def run(program: Path, **terms: object) -> ahbm.Report:
-    opened = Opened(str(program), Terms(bytes_per_rank=SIZE, **terms))  # type: ignore[arg-type]
+    opened = ahbm.open(program, bytes_per_rank=SIZE, **terms)
     report = opened.run(data=False)
     assert isinstance(report, ahbm.Report)
     return report
@@ -51,7 +50,7 @@ def test_each_knob_changes_the_time_as_its_option_does(given: Knobs, terms: dict
     knobs.write(given, program)
     tuned = run(program)
     assert tuned.timeline_hash == same.timeline_hash != plain.timeline_hash
-    assert tuned.notes == (f"ring.knobs.json: {given} in the time",)
+    assert tuned.notes == (f"ring.knobs.json: {given.told} in the time",)
 
 
 def test_what_a_run_says_itself_holds(program: Path) -> None:
@@ -62,7 +61,7 @@ def test_what_a_run_says_itself_holds(program: Path) -> None:
 
 def test_explain_and_inspect_run_with_the_knobs_too(program: Path) -> None:
     knobs.write(Knobs(channels=2, threads=64), program)
-    opened = Opened(str(program), Terms(bytes_per_rank=SIZE))
+    opened = ahbm.open(program, bytes_per_rank=SIZE)
     explained = opened.explain()
     assert explained.timeline_hash == run(program).timeline_hash != run(program, knobs=False).timeline_hash
 
@@ -80,7 +79,7 @@ def test_a_plan_that_states_its_own_knobs_carries_the_rest_and_says_so(program: 
 
 
 def test_converting_carries_them_for_what_the_program_became(program: Path, tmp_path: Path) -> None:
-    given = Knobs("simple", 2, 256, 8192)
+    given = Knobs(protocol="simple", channels=2, threads=256, chunk_bytes=8192)
     knobs.write(given, program)
     other = tmp_path / "other" / "plan.json"
     other.parent.mkdir()
@@ -169,7 +168,7 @@ def test_the_schema_is_that_of_the_reader(program: Path) -> None:
     text = (packaged.SCHEMAS / "knobs.schema.json").read_text(encoding="utf-8")
     assert text == knobs.schema(), "run python scripts/schemas.py"
     schema = json.loads(text)
-    written = json.loads(knobs.text(Knobs("ll", 1, 2, 3), program))
+    written = json.loads(knobs.text(Knobs(protocol="ll", channels=1, threads=2, chunk_bytes=3), program))
     assert set(written) == set(schema["required"])
     assert set(written["knobs"]) == set(schema["properties"]["knobs"]["properties"])
 

@@ -195,11 +195,11 @@ def test_a_repeated_call_captures_and_simulates_nothing() -> None:
 
 def test_groups_and_roots(emulator: Emulator) -> None:
     buffers = [np.arange(5, dtype=np.int64) + 10 * rank for rank in range(3)]
-    emulator.perform(requested("broadcast", buffers, ranks=(3, 0, 2), root=1), buffers)
+    emulator.perform(requested("broadcast", buffers, ranks=(3, 0, 2), root=1), buffers, "ring_broadcast")
     assert all((buffer == np.arange(5) + 10).all() for buffer in buffers)
     for ranks, root in ((None, 3), ((0, 1, 4), 0), ((0, 1, 1), 0)):
         with pytest.raises(ConfigError, match="AHBM-C120"):
-            emulator.perform(requested("broadcast", buffers, ranks=ranks, root=root), buffers)
+            emulator.perform(requested("broadcast", buffers, ranks=ranks, root=root), buffers, "ring_broadcast")
 
 
 def test_legacy_mode_ranks_are_pes() -> None:
@@ -218,11 +218,13 @@ def test_what_is_unfit_is_refused(emulator: Emulator) -> None:
     frozen.flags.writeable = False
     for odd in (np.zeros(9, np.float32), np.zeros(8, np.float64), np.zeros(16, np.float32)[::2], frozen):
         with pytest.raises(DataError, match="group rank 3"):
-            emulator.perform(requested("all_reduce", good), [*good[:3], odd])
+            emulator.perform(requested("all_reduce", good), [*good[:3], odd], "ring_allreduce")
     with pytest.raises(UnsupportedError, match="complex64"):
         requested("all_reduce", [np.zeros(8, np.complex64)] * 4)
     with pytest.raises(UnsupportedError, match="all_gather"):
-        emulator.compile(requested("all_gather", [np.zeros((4, 8), np.float32)] * 4, placement=DPPolicy()))
+        emulator.compile(
+            requested("all_gather", [np.zeros((4, 8), np.float32)] * 4, placement=DPPolicy()), "ring_all_gather"
+        )
     with pytest.raises(ConfigError, match="did you mean all_reduce"):
         ahbm.run("allreduce")
     with pytest.raises(ConfigError, match="AHBM-C122"):

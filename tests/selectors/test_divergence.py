@@ -18,7 +18,7 @@ import pytest
 import ahbm
 import ahbm.distributed as dist
 from ahbm.base.request import Request
-from ahbm.core.selection import SELECTOR, Choice
+from ahbm.core.choice import SELECTOR, Choice
 from ahbm.errors import SelectionError
 from ahbm.selectors.nccl_model import NcclModel
 from ahbm.selectors.protocol import AnySelector, BaseSelector, Call, CostTable

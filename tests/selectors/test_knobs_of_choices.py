@@ -10,7 +10,7 @@ import pytest
 
 import ahbm
 import ahbm.distributed as dist
-from ahbm.core.selection import SELECTOR, Choice
+from ahbm.core.choice import SELECTOR, Choice
 from ahbm.errors import ConfigError
 from ahbm.selectors import Static
 

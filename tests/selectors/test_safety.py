@@ -14,8 +14,8 @@ import pytest
 import ahbm
 import ahbm.distributed as dist
 from ahbm.base.request import Request
+from ahbm.core.choice import Choice
 from ahbm.core.emulator import Emulator
-from ahbm.core.selection import Choice
 from ahbm.errors import ConfigError, DeadlockError, RankError, SelectorWarning, UnsupportedError
 from ahbm.selectors import asking
 from ahbm.selectors.mixing import mixed

@@ -11,8 +11,9 @@ import pytest
 
 import ahbm
 from ahbm.base.request import Request
+from ahbm.base.rules import Rule
+from ahbm.core.choice import SELECTOR, Choice
 from ahbm.core.emulator import Emulator
-from ahbm.core.selection import SELECTOR, Choice
 from ahbm.errors import ConfigError
 from ahbm.selectors.asking import Solo, Tables
 from ahbm.selectors.loading import as_selector, of
@@ -69,22 +70,24 @@ def test_a_masked_algorithm_is_not_chosen() -> None:
 def test_ranges_are_the_first_rule_that_fits_read_naively() -> None:
     draw = random.Random(20)
     border = lambda most: sorted(draw.randrange(most) for _ in range(2))  # noqa: E731
-    rules = []
+    rules: list[Rule] = []
+    bounds: list[tuple[int, int, int, int, bool]] = []
     for _ in range(40):
         (least, most), (few, many) = border(4096), border(16)
         collective = draw.choice(["all_reduce", "all_gather"])
-        rules.append(Range(collective, draw.choice([RING, TREE]), least, most, few, many, per_rank=draw.random() < 0.3))
+        bounds.append((least, most, few, many, draw.random() < 0.3))
+        rules.append(Range(collective, draw.choice([RING, TREE]), *bounds[-1][:4], per_rank=bounds[-1][4]))
     made = Ranges(rules)
     for _ in range(10_000):
         asked = call(draw.randrange(4096), draw.randrange(1, 16), collective=draw.choice(["all_reduce", "all_gather"]))
         fitting = [
             rule
-            for rule in rules
+            for rule, (least, most, few, many, per_rank) in zip(rules, bounds, strict=True)
             if rule.collective == asked.collective
-            and rule.min_bytes <= (asked.nbytes // asked.ranks if rule.per_rank else asked.nbytes) <= rule.max_bytes
-            and rule.min_ranks <= asked.ranks <= rule.max_ranks
+            and least <= (asked.nbytes // asked.ranks if per_rank else asked.nbytes) <= most
+            and few <= asked.ranks <= many
         ]
-        wanted = fitting[0].choice if fitting else None
+        wanted = Choice(SELECTOR, fitting[0].algorithm) if fitting else None
         assert made.get_coll_info(asked, table()) == wanted
 
 

@@ -16,6 +16,7 @@ from ahbm.check.reference import Reference
 from ahbm.core.emulator import Emulator
 from ahbm.ranks.setup import Setup
 from ahbm.source.algorithm import PADDED
+from support.choosing import compiled
 
 COLLECTIVES = ("all_to_all", "all_gather", "reduce_scatter")
 MACHINES = ("npu_ring_8", "npu_switch_8", "npu_fully_connected_8", "ring_1d", "switch")
@@ -46,7 +47,7 @@ def test_every_element_that_counts_arrives_and_no_contribution_is_lost(machine: 
         assert (here.bound(request, case.compiled()).ps or 0) <= case.compiled().latency_ps
         arrays = [np.array([rng.randint(-99, 99) for _ in range(request.size)], np.int32) for _ in range(ranks)]
         buffers = [array.copy() for array in arrays]
-        assert here.perform(request, buffers).notes == case.compiled().notes
+        assert here.perform(request, buffers, case.by).notes == case.compiled().notes
         reference = Reference(request, arrays, exact=True)
         assert [party for party in range(ranks) if len(reference.wrong(party, buffers[party]))] == []
 
@@ -58,9 +59,9 @@ def test_equal_shares_are_the_plain_collective(collective: str) -> None:
     assert replace(plain, shares=((40,) * 8,) * rows) == plain
     here = emulator("npu_ring_8", 8)
     almost = (*(((40,) * 8,) * (rows - 1)), (*(40,) * 7, 39))
-    uneven = here.compile(replace(plain, shares=almost))
+    uneven = compiled(here, replace(plain, shares=almost))
     assert uneven.request.nbytes == plain.nbytes - (4 if rows == 1 else 0)
-    assert uneven.latency_ps < 1.5 * here.compile(plain).latency_ps
+    assert uneven.latency_ps < 1.5 * compiled(here, plain).latency_ps
 
 
 @pytest.mark.parametrize("collective", ["all_gather", "reduce_scatter"])
@@ -68,11 +69,11 @@ def test_equal_shares_are_the_plain_collective(collective: str) -> None:
 def test_a_ring_takes_the_bytes_and_not_eight_times_the_longest(machine: str, collective: str) -> None:
     """The same bytes in all, whoever has them: the slowest link carries all but the shares that it need not carry."""
     total, here = 8 << 18, emulator(machine, 8)
-    equal = here.compile(Request(collective, range(8), total // 8, "f32")).latency_ps
+    equal = compiled(here, Request(collective, range(8), total // 8, "f32")).latency_ps
     lengths = (total - 7 * 1000, *(1000,) * 7)
-    heavy = here.compile(Request(collective, range(8), max(lengths), "f32", shares=(lengths,)))
+    heavy = compiled(here, Request(collective, range(8), max(lengths), "f32", shares=(lengths,)))
     assert equal < heavy.latency_ps < 2.2 * equal
-    assert heavy.latency_ps < here.compile(heavy.request.padded()).latency_ps / 3
+    assert heavy.latency_ps < compiled(here, heavy.request.padded()).latency_ps / 3
 
 
 def test_an_exchange_takes_as_long_as_its_sends() -> None:
@@ -80,19 +81,19 @@ def test_an_exchange_takes_as_long_as_its_sends() -> None:
     unit, here = 1 << 16, emulator("npu_switch_8", 8)
     rows = [[unit] * 8 for _ in range(8)]
     rows[0][1] = 13 * unit
-    compiled = here.compile(Request("all_to_all", range(8), 13 * unit, "f32", shares=tuple(map(tuple, rows))))
+    found = compiled(here, Request("all_to_all", range(8), 13 * unit, "f32", shares=tuple(map(tuple, rows))))
     sent_ps = 4 * (13 + 6) * unit * 1000 // 50
-    assert sent_ps < compiled.latency_ps < sent_ps + 2_000_000
-    assert compiled.bytes == 4 * sum(map(sum, rows)) - 4 * 8 * unit
-    bound = here.bound(compiled.request, compiled)
-    assert sent_ps <= (bound.ps or 0) <= compiled.latency_ps and "sip0" in bound.reason
+    assert sent_ps < found.latency_ps < sent_ps + 2_000_000
+    assert found.bytes == 4 * sum(map(sum, rows)) - 4 * 8 * unit
+    bound = here.bound(found.request, found)
+    assert sent_ps <= (bound.ps or 0) <= found.latency_ps and "sip0" in bound.reason
 
 
 def test_an_algorithm_that_knows_no_shares_pads_them_and_says_so() -> None:
     here = Setup(topology="npu_ring_8", overrides={"algorithms.direct.synth": {"method": "direct"}}).emulator()
     rows = tuple(tuple(1 + rank + peer for peer in range(8)) for rank in range(8))
     request = Request("all_to_all", range(8), 15, "f32", shares=rows)
-    compiled = here.compile(request, "direct")
-    assert PADDED in compiled.notes
-    assert compiled.latency_ps == here.compile(request.padded(), "direct").latency_ps
-    assert PADDED not in here.compile(request).notes
+    padded = here.compile(request, "direct")
+    assert PADDED in padded.notes
+    assert padded.latency_ps == here.compile(request.padded(), "direct").latency_ps
+    assert PADDED not in compiled(here, request).notes

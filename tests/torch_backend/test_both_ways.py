@@ -30,6 +30,7 @@ from ahbm.torch import place as places_of
 from ahbm.torch import places, report
 from ahbm.torch.alone import Alone
 from ahbm.torch.device.lanes import Lanes
+from support.choosing import compiled
 
 Program = Callable[[int, int, Lanes], None]
 """What a rank of so many does; kernels are written into the lanes."""
@@ -266,7 +267,7 @@ def test_the_clock_of_one_rank_is_that_of_all() -> None:
             place.synchronize()
         assert isinstance(place.seat, Alone)
         together = place.now_ps()
-        alone = place.seat.emulator.compile(Request("all_reduce", (2, 6), 1 << 16, "f32")).latency_ps
+        alone = compiled(place.seat.emulator, Request("all_reduce", (2, 6), 1 << 16, "f32")).latency_ps
         assert together > 2 * alone
         assert [place.now_ps()] * 8 == place.seat.ledger.times().clocks
         dist.all_reduce(torch.ones(1 << 16))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent / "data"
-"""Holds `algorithms/*.py`, `topologies/*.yaml`, `schemas/*.json`, `topology.yaml`, `ccl.yaml`, `ccl.json` and
-`nccl_model.yaml`."""
+"""Holds `algorithms/*.py`, `topologies/*.yaml`, `schemas/*.json`, `topology.yaml`, `ccl.yaml`, `ccl.json`,
+`nccl_model.yaml`, and in `project/` what `ahbm init` writes."""
 ALGORITHMS = ROOT / "algorithms"
 TOPOLOGIES = ROOT / "topologies"
 TOPOLOGY = ROOT / "topology.yaml"

@@ -4,12 +4,14 @@ to read: PyYAML takes longer to import than a packaged file to be looked up.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from ahbm.base.yaml_source import KeyPath, Source
 from ahbm.errors import ConfigError, Site
+
+if TYPE_CHECKING:
+    from ahbm.base.yaml_source import KeyPath, Source
 
 MAX_BYTES = 1 << 20
 """A configuration file is written by hand; anything longer is not one."""
@@ -23,11 +25,11 @@ PACKAGED: type[Any] = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLo
 """Reads the files of the package, which need no limits, in a tenth of the time."""
 
 
-def parse(text: str, origin: str, packaged: bool) -> Source:
-    """See `ahbm.base.yaml_source.parse`."""
+def parse(text: str, source: Source, packaged: bool) -> Source:
+    """See `ahbm.base.yaml_source.parse`; `source` is empty."""
+    origin = source.origin
     if len(text) > MAX_BYTES:
         raise ConfigError("AHBM-C102", f"{origin} has {len(text)} bytes; a configuration has at most {MAX_BYTES}")
-    source = Source(origin)
     loader = None
     try:
         loader = (PACKAGED if packaged else _Loader)(text)

@@ -64,7 +64,7 @@ def parse(text: str, origin: str, *, packaged: bool = False) -> Source:
         return known
     from ahbm.base import yaml_nodes
 
-    return yaml_nodes.parse(text, origin, packaged)
+    return yaml_nodes.parse(text, Source(origin), packaged)
 
 
 def _parsed(text: str, origin: str) -> Source | None:
@@ -79,7 +79,7 @@ def parsed(text: str) -> str:
     """The content of `ahbm.base.packaged.PARSED` for a text."""
     from ahbm.base import yaml_nodes
 
-    source = yaml_nodes.parse(text, "", True)
+    source = yaml_nodes.parse(text, Source(""), True)
     lines = [[path, int(place.removeprefix(":"))] for path, place in source.places.items()]
     return json.dumps({"sha256": _digest(text), "values": source.values, "lines": lines}) + "\n"
 

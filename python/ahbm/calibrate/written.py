@@ -13,6 +13,7 @@ from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.request import Request
 from ahbm.calibrate.laws import Law
 from ahbm.calibrate.templates import ALGORITHMS, Template
+from ahbm.choice.policy import Policy
 from ahbm.config.ccl import CclConfig
 from ahbm.core.emulator import Emulator
 from ahbm.core.lowerings import Lowerings
@@ -108,7 +109,9 @@ def emulator(declared: Mapping[str, Any], lowerings: Lowerings | None = None) ->
 def us(emulator: Emulator, collective: str, ranks: int, nbytes: int, algorithm: str | None = None) -> float:
     """Time of a collective of `nbytes` bytes of one rank's array, in us. Raises as `Emulator.compile`."""
     count = max(nbytes // (ITEM * COLLECTIVES[collective].chunks(ranks)), 1)
-    return emulator.compile(Request(collective, range(ranks), count, DTYPE), algorithm).latency_ps / 1e6
+    request = Request(collective, range(ranks), count, DTYPE)
+    found = Policy.of(emulator).compile(request) if algorithm is None else emulator.compile(request, algorithm)
+    return found.latency_ps / 1e6
 
 
 def coefficients(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -14,10 +15,11 @@ from ahbm.base.request import Request
 from ahbm.base.sizes import Resized
 from ahbm.base.words import IDLE
 from ahbm.check.reference import Reference, inputs, takes_turns
+from ahbm.choice.policy import Policy
 from ahbm.config.topology import OVERRULED
+from ahbm.core.choice import ARGUMENT, SELECTOR, Choice
 from ahbm.core.compiled import Compiled
 from ahbm.core.emulator import Emulator
-from ahbm.core.selection import Choice
 from ahbm.core.spec import Spec
 from ahbm.errors import DataError, Site
 from ahbm.source.algorithm import Algorithm
@@ -41,7 +43,7 @@ class Case:
     emulator: Emulator
     request: Request
     algorithm: str | Algorithm | None = None
-    """None: the one that ccl.yaml chooses."""
+    """None: the one that is configured."""
     selected: Choice | None = None
     """The choice of a selector, by which `algorithm` is named."""
     notes: tuple[str, ...] = ()
@@ -49,10 +51,26 @@ class Case:
     resized: Resized | None = None
     """The size that was asked for, where it cannot be divided."""
 
+    @cached_property
+    def chosen(self) -> Choice:
+        """The algorithm that performs it. Raises as `Policy.choose`."""
+        if self.selected is not None:
+            return self.selected
+        if self.algorithm is not None:
+            return Choice(ARGUMENT, self.algorithm)
+        return Policy.of(self.emulator).choose(self.request)
+
+    @cached_property
+    def by(self) -> str | Algorithm:
+        """What `Emulator.compile` takes for it."""
+        if self.algorithm is not None:
+            return self.algorithm
+        return Policy.of(self.emulator).algorithm(self.request, self.chosen)
+
     @property
     def choice(self) -> Choice | None:
         """The choice of the selector that chose the algorithm; None where none did."""
-        return self.emulator.selected(self.request) if self.algorithm is None else self.selected
+        return self.chosen if self.chosen.rule == SELECTOR else None
 
     @property
     def overruled(self) -> list[str]:
@@ -76,13 +94,13 @@ class Case:
         else:
             tiles = request.tiles
             buffers = [np.stack(inputs[rank * tiles : (rank + 1) * tiles]) for rank in range(request.world_size)]
-        compiled = self.emulator.perform(request, buffers, self.algorithm)
+        compiled = self.emulator.perform(request, buffers, self.by)
         parties = buffers if request.placement is None else [tile for buffer in buffers for tile in buffer]
         return compiled, parties
 
     def compiled(self) -> Compiled:
         """The program of the request."""
-        return self.emulator.compile(self.request, self.algorithm)
+        return self.emulator.compile(self.request, self.by)
 
     def operands(self, compiled: Compiled) -> Iterator[Piece]:
         """The operands in memory, rank by rank."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ahbm.base.rules import Query, Rule
 from ahbm.choose.evaluation import Evaluation
 from ahbm.choose.regret import Regret
-from ahbm.choose.rules import Query, Rule
 from ahbm.choose.tune import Tuned
 from ahbm.runs import bands
 

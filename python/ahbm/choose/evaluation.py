@@ -10,15 +10,15 @@ from typing import Any
 
 from ahbm._core import Machine
 from ahbm.base.arguments import checked
+from ahbm.base.rules import Query, Rules
 from ahbm.choose import formats
 from ahbm.choose.catalogue import Catalogue, configured
 from ahbm.choose.formats import ccl, msccl
 from ahbm.choose.formats.format import Read
 from ahbm.choose.oracle import Oracle, OracleTable
 from ahbm.choose.regret import Loss, Point, Regret
-from ahbm.choose.rules import Query, Rules
 from ahbm.choose.sizes import whole_sizes
-from ahbm.choose.turning import Knobs, Turning
+from ahbm.choose.turning import Turning
 from ahbm.errors import ConfigError
 from ahbm.runs.ladder import schedules
 from ahbm.source.function import AnyAlgorithm
@@ -133,7 +133,8 @@ def judge(
         }
         among = nodes or table.nodes(point)
         query = Query(point.collective, point.nbytes, point.ranks, among)
-        without |= {rule.algorithm: None for rule in read.rules if rule.fits(query) and known[rule.algorithm] is None}
+        fitting = (read.rules.rules[at].algorithm for at in read.rules.fitting(query))
+        without |= {name: None for name in fitting if known[name] is None}
         refusal = partial(read.library.refusal, nodes=among, each=point.ranks / among)
         rule = read.rules.choose(
             query,
@@ -148,9 +149,8 @@ def judge(
             continue
         stands[rule.algorithm] = chosen
         best, least = table.best(point.machine, point.nbytes)
-        knobs = Knobs(rule.protocol, rule.channels, rule.threads, rule.chunk_bytes)
-        told |= dict.fromkeys(turning.at(point, chosen, knobs).notes)
-        ps = turning.ps(point, chosen, knobs)
+        told |= dict.fromkeys(turning.at(point, chosen, rule.alone).notes)
+        ps = turning.ps(point, chosen, rule.alone)
         losses.append(Loss(point, chosen, ps, *((chosen, ps) if ps < least else (best, least))))
     named = {ours for ours in known.values() if ours is not None}
     return Evaluation(

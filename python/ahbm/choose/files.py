@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from ahbm.base.rules import Rule, Rules
 from ahbm.base.store import store
 from ahbm.choose.card import Card
 from ahbm.choose.evaluation import Evaluation, evaluate, judge
@@ -15,7 +16,6 @@ from ahbm.choose.formats import ccl, mscclpp, nccl, nccl_sweep, ncclx, ucc
 from ahbm.choose.formats.format import Format
 from ahbm.choose.formats.nccl_sweep import Measured
 from ahbm.choose.names import NCCL
-from ahbm.choose.rules import Rule, Rules
 from ahbm.choose.tune import Tuned
 from ahbm.choose.written import folder_of
 from ahbm.choose.written import plans as written_plans
@@ -143,7 +143,7 @@ def _measured(tuned: Tuned) -> Iterator[Measured]:
     for point in tuned.table.points():
         for named, ps in tuned.timed(NCCL, point).items():
             assert named.protocol is not None and named.channels is not None, "NCCL's lines name both"
-            row = (point.ranks, tuned.nodes(point), point.nbytes, named.algorithm, named.protocol, named.channels)
+            row = (point.ranks, tuned.nodes(point), point.nbytes, named.name, named.protocol, named.channels)
             times.setdefault(row, []).append(ps)
     for (ranks, nodes, nbytes, theirs, protocol, channels), found in times.items():
         mean_us = sum(found) / len(found) / 1e6

@@ -12,6 +12,7 @@ from typing import Any
 from ahbm._core import Machine
 from ahbm.base import codes
 from ahbm.base.arguments import checked, refused, shown
+from ahbm.base.quickest import quickest
 from ahbm.choose.catalogue import Catalogue
 from ahbm.choose.regret import Loss, Point, Regret
 from ahbm.config.topology import load_machine
@@ -69,7 +70,8 @@ class OracleTable(Rows):
         times = self.times(machine, nbytes)
         if not times:
             raise self.none_left(f"at {nbytes} bytes on {machine}", lambda row: (row[0], row[3]) == (machine, nbytes))
-        name = min(times, key=lambda name: times[name])
+        name = quickest(times)
+        assert name is not None
         return name, times[name]
 
     def none_left(self, at: str, here: Callable[[tuple[Any, ...]], bool] = lambda row: True) -> AhbmError:

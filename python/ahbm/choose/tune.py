@@ -6,20 +6,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import NamedTuple
 
 from ahbm._core import Machine
 from ahbm.base.arguments import checked
+from ahbm.base.knobs import Knobs
+from ahbm.base.rules import Query, Rule, Rules, Span, spans
 from ahbm.choose.catalogue import Catalogue
 from ahbm.choose.names import AHBM, NCCL, Library
 from ahbm.choose.oracle import Oracle, OracleTable
 from ahbm.choose.regret import Loss, Point, Regret
-from ahbm.choose.rules import Query, Rule, Rules, Span, merged
+from ahbm.choose.rules import merged
 from ahbm.choose.sizes import whole_sizes
-from ahbm.choose.turning import Knobs, Turning
+from ahbm.choose.turning import Turning, stated
 from ahbm.config.protocols import reach
-from ahbm.config.rules import border
-from ahbm.core.selection import MOST
+from ahbm.core.choice import CONFIGURED, Choice
 from ahbm.errors import ConfigError
 from ahbm.source.located import refuse_kernel
 from ahbm.sweeps.sweep import Progress
@@ -109,48 +109,38 @@ class Tuned:
         """Computers among which the ranks of a point are."""
         return self.given.nodes or self.table.nodes(point)
 
-    def timed(self, library: Library, point: Point) -> dict[Named, int]:
+    def timed(self, library: Library, point: Point) -> dict[Choice, int]:
         """Ps of each algorithm that a library can run at a point, by the library's name and the knobs that its file
         names: what a line of the file says is what was timed."""
         nodes, times = self.nodes(point), self.table.times(point.machine, point.nbytes)
-        found: dict[Named, int] = {}
+        found: dict[Choice, int] = {}
         for theirs, ours in candidates(library, self.collective, times).items():
             if library is not NCCL:
-                found[Named(theirs)] = times[ours]
+                found[_named(theirs)] = times[ours]
                 continue
             for knobs in self._knobs(point, ours):
                 if library.refusal(theirs, knobs.protocol, nodes, point.ranks / nodes) is not None:
                     continue
                 if self.turning.at(point, ours, knobs).refused:
                     continue
-                found[Named(theirs, *knobs)] = self.turning.ps(point, ours, knobs)
+                found[_named(theirs, knobs)] = self.turning.ps(point, ours, knobs)
         return found
 
     def _knobs(self, point: Point, ours: str) -> Iterator[Knobs]:
-        own = self.table.catalogue.entry(ours).knobs
-        protocol, channels, chunk = (own.get(key) for key in ("protocol", "channels", "chunk_bytes"))
-        said = str(protocol).lower() if protocol else self.given.protocol
+        own = stated(self.table.catalogue.entry(ours))
+        said = own.protocol or self.given.protocol
         for one in self.turning.protocols(point, ours) if said is None else [said]:
-            yield Knobs(
-                one,
-                channels if isinstance(channels, int) and channels > 1 else self.given.channels,
-                chunk_bytes=chunk if isinstance(chunk, int) and chunk <= MOST["chunk_bytes"] else None,
-            )
+            yield replace(own, protocol=one, channels=own.channels or self.given.channels)
 
 
-class Named(NamedTuple):
+def _named(algorithm: str, knobs: Knobs = Knobs()) -> Choice:  # noqa: B008
     """What a rule runs: an algorithm by some library's name, and its knobs."""
-
-    algorithm: str
-    protocol: str | None = None
-    channels: int | None = None
-    threads: int | None = None
-    chunk_bytes: int | None = None
+    return Choice(CONFIGURED, algorithm, **knobs.knobs)  # type: ignore[arg-type]
 
 
-def plain(table: OracleTable) -> Callable[[Point], dict[Named, int]]:
+def plain(table: OracleTable) -> Callable[[Point], dict[Choice, int]]:
     """The times of every algorithm under its own name."""
-    return lambda point: {Named(name): ps for name, ps in table.times(point.machine, point.nbytes).items()}
+    return lambda point: {_named(name): ps for name, ps in table.times(point.machine, point.nbytes).items()}
 
 
 def candidates(library: Library, collective: str, times: Mapping[str, int]) -> dict[str, str]:
@@ -161,7 +151,7 @@ def candidates(library: Library, collective: str, times: Mapping[str, int]) -> d
     return {theirs: ours for theirs in known if (ours := library.ours(collective, theirs, times)) is not None}
 
 
-Timed = Callable[[Point], Mapping[Named, int]]
+Timed = Callable[[Point], Mapping[Choice, int]]
 """Ps at a point of what there is to choose from."""
 
 
@@ -201,9 +191,8 @@ def _ranges(table: OracleTable, ranks: int, points: Mapping[int, Sequence[Point]
     winners = {size: _winner(table, points[size], timed) for size in sorted(points)}
     sizes = [size for size, winner in winners.items() if winner is not None]
     least = 0
-    for at, size in enumerate(sizes):
-        most = border(size, sizes[at + 1], ranks) if at + 1 < len(sizes) else None
-        winner = winners[size]
+    for size, span in zip(sizes, spans(sizes, ranks), strict=True):
+        most, winner = span.most, winners[size]
         assert winner is not None
         # No line says a protocol where the machine's numbers of it say nothing.
         low, high = _reach(table, points[size], winner.protocol, ranks, size)
@@ -211,13 +200,10 @@ def _ranges(table: OracleTable, ranks: int, points: Mapping[int, Sequence[Point]
         most = high if most is None else most if high is None else min(most, high)
         yield Rule(
             table.collective,
-            winner.algorithm,
+            winner.name,
             Span(least, most),
             Span(ranks, ranks),
-            protocol=winner.protocol,
-            channels=winner.channels,
-            threads=winner.threads,
-            chunk_bytes=winner.chunk_bytes,
+            **winner.knobs,  # type: ignore[arg-type]
         )
         least = 0 if most is None else most + 1
 
@@ -235,9 +221,9 @@ def _reach(
     return min(-(-least // ranks) * ranks, size), most
 
 
-def _winner(table: OracleTable, points: Sequence[Point], timed: Timed) -> Named | None:
-    refused: dict[Named, int] = {}
-    lost: dict[Named, float] = {}
+def _winner(table: OracleTable, points: Sequence[Point], timed: Timed) -> Choice | None:
+    refused: dict[Choice, int] = {}
+    lost: dict[Choice, float] = {}
     for point in points:
         least = min(table.times(point.machine, point.nbytes).values())
         for name, ps in timed(point).items():

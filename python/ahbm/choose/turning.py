@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ahbm.base.knobs import MOST, Knobs
+from ahbm.choose.catalogue import Entry
 from ahbm.choose.names import PROTOCOLS
 from ahbm.choose.oracle import OracleTable
 from ahbm.choose.outcomes import request_of
@@ -11,20 +13,20 @@ from ahbm.choose.regret import Point
 from ahbm.config.ccl import CclConfig
 from ahbm.config.protocols import permits, spoken_with, usable
 from ahbm.core.emulator import Emulator
-from ahbm.core.selection import CONFIGURED, Choice
 from ahbm.errors import AhbmError
 
 PROTOCOL = "simple"
 """Written where a file must name a protocol and the machine has none of NCCL's."""
 
 
-class Knobs(NamedTuple):
-    """What a rule names beside its algorithm."""
-
-    protocol: str | None = None
-    channels: int | None = None
-    threads: int | None = None
-    chunk_bytes: int | None = None
+def stated(entry: Entry) -> Knobs:
+    """The knobs that an algorithm's own entry states, as files of libraries have them."""
+    protocol, channels, chunk = (entry.knobs.get(key) for key in ("protocol", "channels", "chunk_bytes"))
+    return Knobs(
+        protocol=str(protocol).lower() if protocol else None,
+        channels=channels if isinstance(channels, int) and channels > 1 else None,
+        chunk_bytes=chunk if isinstance(chunk, int) and chunk <= MOST["chunk_bytes"] else None,
+    )
 
 
 class Turned(NamedTuple):
@@ -73,17 +75,15 @@ class Turning:
 
     def _run(self, point: Point, algorithm: str, knobs: Knobs) -> Turned:
         own = self._table.catalogue.entry(algorithm).given or algorithm
-        choice = Choice(CONFIGURED, own, *knobs)
-        if not choice.knobs:
+        if not knobs.knobs:
             return Turned(None)
         emulator = self._emulator(point)
         request = request_of(point.collective, point.nbytes, point.ranks, point.dtype)
         try:
-            ran = emulator.compile(request, emulator.by_choice(request, choice))
+            ran = emulator.compile(request, emulator.with_knobs(request, own, knobs))
             return Turned(ran.latency_ps, tuple(note for note in ran.notes if note.startswith("knobs:")))
         except AhbmError as error:
-            told = ", ".join(f"{knob} {value}" for knob, value in choice.knobs.items())
-            what = f"{algorithm} does not run with {told}, and is timed without: {error.message}"
+            what = f"{algorithm} does not run with {knobs.told}, and is timed without: {error.message}"
             return Turned(None, (what,), error.code in ("AHBM-C192", "AHBM-C210"))
 
     def _emulator(self, point: Point) -> Emulator:

@@ -8,21 +8,19 @@ from tempfile import TemporaryDirectory
 
 from ahbm._core import Plan
 from ahbm.base.request import Request
+from ahbm.base.rules import Rule, Span, spans
 from ahbm.base.words import slug
 from ahbm.choose.card import PLANS
 from ahbm.choose.names import NCCL
 from ahbm.choose.outcomes import request_of
-from ahbm.choose.rules import Rule, Span
 from ahbm.choose.tune import Tuned
+from ahbm.choose.turning import stated
 from ahbm.config.ccl import CclConfig
 from ahbm.config.reading import PLAIN
-from ahbm.config.rules import border
 from ahbm.core.compiled import Cost
 from ahbm.core.emulator import Emulator
-from ahbm.core.selection import CONFIGURED, MOST, Choice
 from ahbm.errors import AhbmError, FormatError
 from ahbm.runs import knobs
-from ahbm.runs.knobs import Knobs
 from ahbm.source.plan import PlanAlgorithm, runnable
 from ahbm.source.synth import SynthAlgorithm
 
@@ -62,8 +60,8 @@ def plans(tuned: Tuned, folder: Path, config: CclConfig) -> tuple[dict[str, Rule
                 )
                 home.mkdir(parents=True, exist_ok=True)
                 plan.save(path, min_bytes=part.least, max_bytes=part.most or 0)
-                given = _knobs(tuned, part.algorithm)
-                if given.given():
+                given = stated(tuned.table.catalogue.entry(part.algorithm))
+                if given.knobs:
                     knobs.write(given, path)
             except OSError as error:
                 raise FormatError("AHBM-F102", f"{path} cannot be written: {error}") from error
@@ -82,16 +80,13 @@ def _parts(tuned: Tuned, name: str, emulator: Emulator, missing: dict[str, str])
     one, so neighbours that differ in size alone are one range."""
     sizes = sorted({point.nbytes for point in tuned.table.points() if point.machine == name})
     found: list[_Part] = []
-    least = 0
-    for size, following in zip(sizes, [*sizes[1:], None], strict=True):
-        most = None if following is None else border(size, following, emulator.machine.sips)
+    for size, span in zip(sizes, spans(sizes, emulator.machine.sips), strict=True):
         winner = _winner(tuned, name, emulator, size, missing)
         if winner is not None:
-            adjoins = bool(found) and (found[-1].algorithm, found[-1].most) == (winner, least - 1)
+            adjoins = bool(found) and (found[-1].algorithm, found[-1].most) == (winner, span.least - 1)
             grows = adjoins and not isinstance(emulator.algorithm(winner), SynthAlgorithm)
-            begins = found.pop().least if grows else least
-            found.append(_Part(begins, most, size, winner))
-        least = 0 if most is None else most + 1
+            begins = found.pop().least if grows else span.least
+            found.append(_Part(begins, span.most, size, winner))
     return found
 
 
@@ -124,18 +119,6 @@ def _as_written(tuned: Tuned, emulator: Emulator, request: Request, algorithm: s
         path = Path(folder, "plan.xml")
         plan.save(path)
         read = PlanAlgorithm.of(algorithm, runnable(path, PLAIN), path.read_text(encoding="utf-8"), path)
-    choice = Choice(CONFIGURED, read, **_knobs(tuned, algorithm).given())  # type: ignore[arg-type]
-    cost = emulator.cost(request, emulator.by_choice(request, choice))
+    given = stated(tuned.table.catalogue.entry(algorithm))
+    cost = emulator.cost(request, emulator.with_knobs(request, read, given))
     return cost.ps if isinstance(cost, Cost) else None
-
-
-def _knobs(tuned: Tuned, algorithm: str) -> Knobs:
-    """The knobs of an algorithm's entry, as they stand beside its plan."""
-    chosen = tuned.table.catalogue.entry(algorithm).knobs
-    protocol, channels, chunk = (chosen.get(key) for key in ("protocol", "channels", "chunk_bytes"))
-    return Knobs(
-        str(protocol).lower() if protocol else None,
-        channels if isinstance(channels, int) and channels > 1 else None,
-        None,
-        chunk if isinstance(chunk, int) and chunk <= MOST["chunk_bytes"] else None,
-    )

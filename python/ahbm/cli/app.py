@@ -17,11 +17,11 @@ PANELS = {
     "Run": ("run", "bench", "sweep", "report", "astra"),
     "Check": ("check", "explore", "numerics"),
     "Understand": ("explain", "inspect", "compare", "features"),
-    "Build": ("new", "synth", "ladder", "tune", "convert", "job"),
+    "Build": ("init", "new", "synth", "ladder", "tune", "convert", "job"),
     "Machines, and what there is": ("list", "topology", "calibrate", "probe"),
 }
 """The commands in the order of `ahbm --help`."""
-MODULES = {"new": "scaffold", "list": "listing", "topology": "listing", "probe": "listing"}
+MODULES = {"init": "scaffold", "new": "scaffold", "list": "listing", "topology": "listing", "probe": "listing"}
 """The modules of the commands that are not called as their module is."""
 
 

@@ -14,16 +14,17 @@ from ahbm.cli.output import fail_if_wrong
 
 if TYPE_CHECKING:
     from ahbm.cli.options import Asked
-    from ahbm.job.door import Opened
+    from ahbm.job.targets import Target
 
 
-def each(target: str, runs: Sequence[Opened], data: bool, check: str | None, as_json: bool) -> None:
+def each(target: str, runs: Sequence[Target], data: bool, check: str | None, as_json: bool) -> None:
     """Prints a row of `ahbm bench` for each run, or a line of JSON: its report, or the error of one that did not run.
 
     What is replayed or timed has no row, and prints what it says of itself. Raises the error of the first that did not
     run, after all of them, and exits as for wrong results; before anything runs, what machines, algorithms and sizes
     that do not exist raise.
     """
+    from ahbm.choice.configured import likely
     from ahbm.core.spec import machine_name
     from ahbm.errors import AhbmError, InterruptedRun
     from ahbm.runs import bench
@@ -44,7 +45,7 @@ def each(target: str, runs: Sequence[Opened], data: bool, check: str | None, as_
             if case is None:
                 raise
             request = case.request
-            chosen = case.algorithm or case.emulator.choice(request.collective, request.nbytes)
+            chosen = case.algorithm or likely(case.emulator, request.collective, request.nbytes)
             name = chosen if isinstance(chosen, str) else chosen.name
             found = bench.Refused(name, request.nbytes, machine_name(case.emulator.machine), error, case.resized)
             failed.append(found)
@@ -53,7 +54,7 @@ def each(target: str, runs: Sequence[Opened], data: bool, check: str | None, as_
             typer.echo(json.dumps(_refused(found) if isinstance(found, bench.Refused) else found.to_json()))
             sys.stdout.flush()
         elif isinstance(found, Report | bench.Refused):
-            settings = [f"# set {key}={value}" for key, value in (run.terms.overrides or {}).items()]
+            settings = [f"# set {key}={value}" for key, value in (run.options.overrides or {}).items()]
             if above != (above := (found.algorithm, found.machine, settings)):
                 typer.echo("\n".join([*bench.columns(found)[:2], *settings, *bench.columns(found)[2:]]))
             assert case is not None
@@ -74,13 +75,16 @@ def each_job(target: str, cells: Sequence[Asked], as_json: bool) -> None:
 
     Raises the error of the first that did not run, after all of them.
     """
+    from ahbm.job.options import OfJob, given
+    from ahbm.job.targets import Job
     from ahbm.job.what_if import Point, WhatIf, points
 
     told = [cell.told() for cell in cells]
     common = set.intersection(*map(set, told))
     labels = [", ".join(text for text in one if text not in common) for one in told]
     found: list[Point] = []
-    for point in points(zip(labels, (cell.open(target) for cell in cells), strict=True)):
+    jobs = (Job(target, OfJob.of(target, given(cell.options()))) for cell in cells)
+    for point in points(zip(labels, jobs, strict=True)):
         found.append(point)
         progress.at(f"{target}, run {len(found)} of {len(cells)}")
         if as_json:

@@ -17,8 +17,7 @@ from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
     from ahbm.config.reading import Reading
-    from ahbm.job.door import Opened
-    from ahbm.job.door import Terms as RunTerms
+    from ahbm.job.targets import Target
     from ahbm.runs.bench import Spread, Sweep
     from ahbm.runs.plans import Added
 
@@ -263,7 +262,7 @@ class Recorded:
     ] = None
 
     def of_jobs(self) -> dict[str, Any]:
-        """Them as fields of `ahbm.job.door.Terms`."""
+        """Them as options of `ahbm.open`."""
         return {field.name: getattr(self, field.name) for field in fields(Recorded)}
 
 
@@ -333,15 +332,14 @@ class Asked(Recorded, Files, Terms):
             raise ConfigError("AHBM-C146", "-a is given twice: several algorithms are several runs", hint=hint)
         return given[0] if given else None
 
-    def terms(self, *, device: bool = False, args: Sequence[str] = ()) -> RunTerms:
+    def options(self, *, device: bool = False, args: Sequence[str] = ()) -> dict[str, Any]:
         """The options as `ahbm.open` takes them. Raises ConfigError for values that are none."""
-        from ahbm.job.door import Terms
         from ahbm.job.reading import parse_factor
         from ahbm.runs.bench import parse_dtype, parse_size
         from ahbm.source.synth import WHOLE
 
         largest = WHOLE if self.slice_bytes == "inf" else parse_size(self.slice_bytes) if self.slice_bytes else None
-        return Terms(
+        return dict(
             topology=self.topology,
             ccl=self.ccl,
             overrides=self.overrides,
@@ -366,11 +364,14 @@ class Asked(Recorded, Files, Terms):
             frontend=self.frontend,
         )
 
-    def open(self, target: str, *, device: bool = False, args: Sequence[str] = ()) -> Opened:
-        """`target`, a collective, a file, or a script with `args`, with these options."""
-        from ahbm.job.door import Opened
+    def open(self, target: str, *, device: bool = False, args: Sequence[str] = ()) -> Target:
+        """`target`, a collective, a file, or a script with `args`, with these options. Raises as `ahbm.open`."""
+        from ahbm.job.door import open_
+        from ahbm.job.targets import Target
 
-        return Opened(target, self.terms(device=device, args=args))
+        found = open_(target, **self.options(device=device, args=args))
+        assert isinstance(found, Target)
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -158,20 +158,26 @@ def _timed(
     target: str, args: tuple[str, ...], swept: Swept, recorded: Recorded
 ) -> tuple[Page, dict[str, Any], bool] | None:
     """A job, a trace, or a plan without a known result, and whether it states its sizes; None for what is measured."""
-    from ahbm.job.door import Opened, Terms
+    from ahbm.job.door import open_
     from ahbm.job.replay import JobReport
+    from ahbm.job.targets import Target
     from ahbm.runs.bench import parse_dtype, parse_size
     from ahbm.runs.timed import TimeReport
     from ahbm.views import jobs
 
-    if Opened(target, Terms(args=args, program=swept.program, frontend=swept.frontend)).measured:
+    script = {"args": args, "program": swept.program, "frontend": swept.frontend}
+    opened = open_(target, **script)
+    assert isinstance(opened, Target)
+    if opened.measured:
         return None
     if len(swept.algorithms or ()) > 1:
         raise ConfigError(
             "AHBM-C146", f"-a: {target} runs once, by one algorithm", hint="ahbm run -a A -a B runs it by each"
         )
     (algorithm,) = swept.algorithms or (None,)
-    terms = Terms(
+    progress.at(f"running {target}")
+    opened = open_(
+        target,
         topology=swept.topology,
         ccl=swept.ccl,
         overrides=swept.overrides,
@@ -179,12 +185,9 @@ def _timed(
         dtype=parse_dtype(swept.dtype),
         op=swept.op,
         **recorded.of_jobs(),
-        args=args,
-        program=swept.program,
-        frontend=swept.frontend,
+        **script,
     )
-    progress.at(f"running {target}")
-    opened = Opened(target, terms)
+    assert isinstance(opened, Target)
     sized = opened.at(parse_size(swept.end))
     ran = sized.run(data=False)
     assert isinstance(ran, JobReport | TimeReport)

@@ -25,7 +25,7 @@ from ahbm.cli.targets import Targeted, arguments_of, refuse_arguments
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ahbm.job.door import Opened
+    from ahbm.job.targets import PlanFile
     from ahbm.ranks.setup import Setup
 
 
@@ -83,7 +83,9 @@ def run(
     the exit code is the one of the first that did not.
     """
     from ahbm._core import check_timeline_name
-    from ahbm.job.door import is_case, refuse_terms_of_plans
+    from ahbm.job.door import is_case
+    from ahbm.job.options import Where, given, names_of, only, refuse
+    from ahbm.job.targets import PlanFile
     from ahbm.runs.report import Report
 
     args = arguments_of(context)
@@ -94,16 +96,18 @@ def run(
                 "--check, --et and --trace are for one collective or plan; a script runs as many as it likes",
                 hint="ahbm.run(..., check=...) in a script",
             )
-        refuse_terms_of_plans(asked.terms())
-        if best or as_json or no_data or _says_more(asked):
-            what = "a script says itself what is called, of which type and size, and prints what it likes"
-            options = "--size, --dtype, --op, --root, --no-data, --best or --json"
-            raise ConfigError("AHBM-C146", f"{target}: {what}: no {options}")
+        what = "says itself what is called, of which type and size, and prints what it likes"
+        only(target, what, given(asked.options()), names_of(Where) | {"algorithm"})
+        more = {"no-data": no_data, "best": best, "json": as_json}
+        refuse(target, what, [name for name, on in more.items() if on])
         _script(Path(target), args, asked)
         return
     refuse_arguments(context, target)
-    if target.endswith(".py") and not _lowers(asked.open(target, args=args), asked):
-        return
+    if target.endswith(".py"):
+        script = asked.open(target, args=args)
+        assert isinstance(script, PlanFile)
+        if not _lowers(script, asked):
+            return
     cells = asked.cells()
     if best and (len(cells) > 1 or check is not None):
         raise ConfigError("AHBM-C146", "--best is for one machine and what it runs by, without --check")
@@ -131,17 +135,13 @@ def run(
     fail_if_wrong([report] if isinstance(report, Report) else [])
 
 
-def _says_more(asked: Asked) -> bool:
-    return asked.size is not None or (asked.dtype, asked.op, asked.root) != (Asked.dtype, Asked.op, Asked.root)
-
-
 def _setup(asked: Asked) -> Setup:
     from ahbm.ranks.setup import Setup
 
     return Setup(asked.topology, asked.ccl, asked.overrides or None, asked.algorithm)
 
 
-def _lowers(opened: Opened, asked: Asked) -> bool:
+def _lowers(opened: PlanFile, asked: Asked) -> bool:
     """Whether a script that imports a language lowers a program; what one that does not has printed is printed."""
     from ahbm.dsl.script import Script
     from ahbm.ranks.setup import using
@@ -149,7 +149,7 @@ def _lowers(opened: Opened, asked: Asked) -> bool:
     script = opened.source
     assert isinstance(script, Script)
     with using(_setup(asked)):
-        outcome = script.outcome(quirks=opened.terms.reading.quirks)
+        outcome = script.outcome(quirks=opened.options.reading.quirks)
     if not outcome.programs:
         typer.echo(outcome.printed, nl=False)
     return bool(outcome.programs)

@@ -1,4 +1,4 @@
-"""`ahbm new`: an algorithm to start from."""
+"""`ahbm init`, `ahbm new`: files to start from."""
 
 from __future__ import annotations
 
@@ -10,6 +10,25 @@ import typer
 
 from ahbm.cli.app import app
 from ahbm.cli.options import Json
+
+
+@app.command(
+    page="quick-start",
+    examples=(
+        "ahbm init mine",
+        "ahbm init --json",
+    ),
+)
+def init(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Folder of the project; made where it is missing.")
+    ] = Path(),
+    as_json: Json = False,
+) -> None:
+    """Write a working project: ccl.yaml, topology.yaml, an algorithm and its test."""
+    from ahbm.config.scaffold import new_project
+
+    _told(new_project(folder), as_json)
 
 
 @app.command(
@@ -26,7 +45,10 @@ def new(
     """Write algorithms/NAME.py, its entry in ccl.yaml, and tests/test_NAME.py."""
     from ahbm.config.scaffold import new_algorithm
 
-    written = new_algorithm(name, Path())
+    _told(new_algorithm(name, Path()), as_json)
+
+
+def _told(written: list[Path], as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps({"files": [str(path) for path in written]}))
         return

@@ -12,7 +12,6 @@ import os
 from collections.abc import Collection, Hashable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache, cached_property, lru_cache
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from ahbm.base.load import load_text
 from ahbm.base.yaml_source import KeyPath, Source, did_you_mean, parse, scalar, scalar_text
 from ahbm.config.checks import AUTO, Check, backpressure, integer, selector, size, text, texts
 from ahbm.config.kinds import KINDS, keys, kind
-from ahbm.config.rules import RULE, Named, Place, first, fits, is_placed, reached_before, selector_told, told
+from ahbm.config.rules import RULE, Named, Place, Written, hiding, is_placed, selector_told, told
 from ahbm.config.settings import Queues, Settings
 from ahbm.errors import ConfigError, Site, UnsupportedError
 
@@ -67,6 +66,7 @@ class CclConfig:
         """By the path of what names selectors, the folder that their files start from."""
         self._places: dict[KeyPath, str] = {}
         self._resolved: dict[str, Settings] = {}
+        self._rules: dict[str, Written] = {}
         self.origin = layers[-1][0].origin
         self.file = next((source.origin for source, _ in layers[1:] if source.origin != OVERRIDES), "")
         """The user's file; empty without one."""
@@ -124,11 +124,12 @@ class CclConfig:
         choice = self._collectives.get(collective)
         if isinstance(choice, str):
             return (choice,)
-        at = first(choice or (), nbytes, ranks, None)
+        written = self._written(collective)
+        at = written.first(nbytes, ranks, None)
         if choice is not None and at is not None:
             return (str(choice[at]["algorithm"]),)
         # Behind a selector stands what would hold if nobody had said anything.
-        selects = first(choice or (), nbytes, ranks, None, selectors=True) is not None
+        selects = written.first(nbytes, ranks, None, selectors=True) is not None
         if collective == "all_reduce" and (selects or not any(map(_is_for_all, choice or ()))):
             return self.defaults
         if selects:
@@ -143,19 +144,20 @@ class CclConfig:
     def of_other_ranks(self, collective: str, nbytes: int, ranks: int) -> tuple[str, ...]:
         """Notes on the user's rules that a call would have, were it among as many ranks as they are for, before the one
         that holds."""
-        own = self._own(collective)
-        at = first(own, nbytes, ranks, None, selectors=True)
-        passed = own[: len(own) if at is None else at]
-        return tuple(
-            f"the rule {told(rule)!r} is not for {ranks} ranks"
-            for rule in passed
-            if rule.get("ranks", ranks) != ranks and fits(rule, nbytes, rule["ranks"], None)
-        )
+        own = Written.of(collective, self._own(collective))
+        return tuple(f"the rule {rule!r} is not for {ranks} ranks" for rule in own.of_other_ranks(nbytes, ranks))
 
     def unmet_ranks(self, collective: str, counts: Collection[int]) -> tuple[str, ...]:
         """Notes on the user's rules for as many ranks as no call has, of calls among these numbers of ranks."""
         rules = [rule for rule in self._own(collective) if rule.get("ranks") not in (None, *counts)]
         return tuple(f"no {collective} meets the rule {told(rule)!r}" for rule in rules)
+
+    def _written(self, collective: str) -> Written:
+        """The rules of a collective, once all layers are laid."""
+        if collective not in self._rules:
+            choice = self._collectives.get(collective)
+            self._rules[collective] = Written.of(collective, choice if isinstance(choice, list) else ())
+        return self._rules[collective]
 
     def _own(self, collective: str) -> list[dict[str, Any]]:
         """The rules of a collective that the user wrote."""
@@ -175,7 +177,7 @@ class CclConfig:
         choice, path = self._collectives.get(collective), ("collectives", collective)
         own = not self._place(path).startswith("packaged ")
         if isinstance(choice, list):
-            at = first(choice, nbytes, ranks, place, selectors=True)
+            at = self._written(collective).first(nbytes, ranks, place, selectors=True)
             if at is not None and "selector" in choice[at]:
                 return self._named(choice[at]["selector"], path, (*path, at))
             if at is not None and (own or at < len(choice) - self._rest.get(collective, 0)):
@@ -200,22 +202,24 @@ class CclConfig:
             return None
         return Named(json.dumps(value, sort_keys=True), self._selecting[path], self._place(written))
 
-    def placed(self, collective: str, nbytes: int, ranks: int, place: Place) -> tuple[int, str] | None:
-        """The rule for calls of jobs that holds for a call, by its position, and its algorithm; None where what
+    def placed(self, collective: str, nbytes: int, ranks: int, place: Place) -> tuple[str, str] | None:
+        """The rule for calls of jobs that holds for a call: where it is written, and its algorithm; None where what
         `candidates` says holds."""
         choice = self._collectives.get(collective)
         if not isinstance(choice, list):
             return None
-        at = first(choice, nbytes, ranks, place)
-        return None if at is None or not is_placed(choice[at]) else (at, str(choice[at]["algorithm"]))
+        at = self._written(collective).first(nbytes, ranks, place)
+        if at is None or not is_placed(choice[at]):
+            return None
+        return self._place(("collectives", collective, at)), str(choice[at]["algorithm"])
 
-    def rules_of_jobs(self) -> Iterator[tuple[str, int, Site]]:
-        """Collective and position of each rule for calls of jobs, and where it was written."""
+    def rules_of_jobs(self) -> Iterator[tuple[str, Site]]:
+        """The collective of each rule for calls of jobs, and where it was written."""
         for name, choice in self._collectives.items():
             for at, rule in enumerate(choice if isinstance(choice, list) else ()):
                 if is_placed(rule):
                     label = f"collectives.{name}.{at}: {told(rule)}"
-                    yield name, at, Site(label, self._place(("collectives", name, at)))
+                    yield name, Site(label, self._place(("collectives", name, at)))
 
     def is_own(self, collective: str) -> bool:
         """Whether the user's file or an override chooses for `collective`, not the packaged file."""
@@ -405,9 +409,10 @@ class CclConfig:
             _check_keys(source, here, entry, RULE)
             one = ("algorithm" in entry) != ("selector" in entry)
             _expect(one, source, here, entry, f"{{{', '.join(RULE)}}} with an algorithm or a selector")
-            last = reached_before(choice, index)
-            wanted = "above the previous range's max_bytes" if last < inf else "before the range that has no max_bytes"
-            _expect(entry.get("max_bytes", inf) > last, source, here, entry, wanted)
+            before = hiding(choice, index)
+            ends = all("max_bytes" in rule for rule in before)
+            wanted = "above the previous range's max_bytes" if ends else "before the range that has no max_bytes"
+            _expect(not before, source, here, entry, wanted)
 
     def _with_rest(self, name: str, choice: Any) -> Any:
         """A choice; below rules for calls of jobs, and those that name selectors, what held without them."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from math import inf, isqrt
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ahbm.base.rules import ANY, Query, Rule, Rules, Span
 from ahbm.config.checks import Check, integer, pattern, selector, text
 
 RULE: dict[str, Check] = {
@@ -22,7 +23,6 @@ RULE: dict[str, Check] = {
 }
 """Keys of a rule."""
 _OF_PLACES = ("group", "node")
-_SELECTORS = ("ranks", *_OF_PLACES)
 
 
 class Named(NamedTuple):
@@ -56,33 +56,61 @@ def is_placed(rule: Mapping[str, Any]) -> bool:
     return any(key in rule for key in _OF_PLACES)
 
 
-def fits(rule: Mapping[str, Any], nbytes: int, ranks: int, place: Place | None) -> bool:
-    """Whether a rule is for a call of `nbytes` bytes of one rank's tensor among `ranks` ranks.
-
-    A call without a place is in no job.
-    """
-    if rule.get("ranks", ranks) != ranks or nbytes > rule.get("max_bytes", nbytes):
-        return False
-    if place is None:
-        return not is_placed(rule)
-    return all(fnmatchcase(getattr(place, key), rule.get(key, "*")) for key in _OF_PLACES)
+def rule_of(collective: str, written: Mapping[str, Any], line: int = 0) -> Rule:
+    """A rule of ccl.yaml, but for the places that it names, and for its selector, whose name is "" here."""
+    ranks = written.get("ranks")
+    sizes = Span(0, written.get("max_bytes"))
+    return Rule(
+        collective, written.get("algorithm", ""), sizes, ANY if ranks is None else Span(ranks, ranks), line=line
+    )
 
 
-def first(
-    rules: Sequence[Mapping[str, Any]], nbytes: int, ranks: int, place: Place | None, *, selectors: bool = False
-) -> int | None:
-    """Position of the first rule that fits and names an algorithm; with `selectors`, an algorithm or a selector."""
-    named = (at for at, rule in enumerate(rules) if selectors or "selector" not in rule)
-    return next((at for at in named if fits(rules[at], nbytes, ranks, place)), None)
+@dataclass(frozen=True)
+class Written:
+    """The rules of one collective as they are written."""
+
+    collective: str
+    rules: tuple[Mapping[str, Any], ...]
+    ordered: Rules
+
+    @staticmethod
+    def of(collective: str, rules: Sequence[Mapping[str, Any]]) -> Written:
+        """The rules of a collective, in order."""
+        return Written(collective, tuple(rules), Rules(tuple(rule_of(collective, rule) for rule in rules)))
+
+    def first(self, nbytes: int, ranks: int, place: Place | None, *, selectors: bool = False) -> int | None:
+        """Position of the first rule for a call of `nbytes` bytes of one rank's tensor among `ranks` ranks that names
+        an algorithm; with `selectors`, an algorithm or a selector. A call without a place is in no job."""
+        fitting = self.ordered.fitting(Query(self.collective, nbytes, ranks))
+        return next((at for at in fitting if self._names(at, selectors) and self._is_at(at, place)), None)
+
+    def of_other_ranks(self, nbytes: int, ranks: int) -> list[str]:
+        """The rules before the one that holds for a call, in words, that are for such a call of other ranks."""
+        passed = self.rules[: self.first(nbytes, ranks, None, selectors=True)]
+        return [
+            told(rule)
+            for rule, one in zip(passed, self.ordered, strict=False)
+            if ranks not in one.ranks and nbytes in one.nbytes and not is_placed(rule)
+        ]
+
+    def _names(self, at: int, selectors: bool) -> bool:
+        return selectors or "selector" not in self.rules[at]
+
+    def _is_at(self, at: int, place: Place | None) -> bool:
+        rule = self.rules[at]
+        if place is None:
+            return not is_placed(rule)
+        return all(fnmatchcase(getattr(place, key), rule.get(key, "*")) for key in _OF_PLACES)
 
 
-def reached_before(rules: Sequence[Mapping[str, Any]], at: int) -> float:
-    """The size up to which rules before the one at a position take all calls that it would take; -1 for none."""
-
-    def covers(rule: Mapping[str, Any]) -> bool:
-        return all(key not in rule or rule[key] == rules[at].get(key) for key in _SELECTORS)
-
-    return max((rule.get("max_bytes", inf) for rule in rules[:at] if covers(rule)), default=-1)
+def hiding(rules: Sequence[Mapping[str, Any]], at: int) -> list[Mapping[str, Any]]:
+    """The rules before the one at a position that take all of its calls."""
+    own, one = rules[at], rule_of("", rules[at])
+    return [
+        rule
+        for rule in rules[:at]
+        if all(key not in rule or rule[key] == own.get(key) for key in _OF_PLACES) and rule_of("", rule).includes(one)
+    ]
 
 
 def selector_told(value: str | Mapping[str, Any]) -> str:
@@ -95,14 +123,3 @@ def told(rule: Mapping[str, Any]) -> str:
     words = {"ranks": "of {} ranks", "group": "in groups {!r}", "node": "at nodes {!r}", "max_bytes": "up to {} B"}
     named = rule.get("algorithm") or f"selector {selector_told(rule['selector'])}"
     return " ".join([named, *(form.format(rule[key]) for key, form in words.items() if key in rule)])
-
-
-def border(below: int, above: int, ranks: int) -> int:
-    """The last size of the range of `below`, of which `above` is no part: near their geometric mean.
-
-    What begins behind it is a multiple of `ranks` bytes where one lies between them, so that no border stands inside
-    the share of a rank: formats that count bytes per rank can then state it.
-    """
-    mean = isqrt(below * above)
-    whole = (mean // ranks + 1) * ranks
-    return max(min(whole if whole <= above else mean + 1, above), below + 1) - 1

@@ -1,15 +1,20 @@
-"""`ahbm new NAME`: a working algorithm to start from, its entry in ccl.yaml and its test."""
+"""Files to start from: a whole project (`ahbm init`), or an algorithm, its entry and its test (`ahbm new`)."""
 
 from __future__ import annotations
 
 import keyword
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from ahbm.base import packaged
 from ahbm.base.load import load_text
 from ahbm.base.store import store
 from ahbm.base.yaml_source import parse
 from ahbm.config.ccl import CclConfig
 from ahbm.errors import ConfigError
+
+PROJECT = ("ccl.yaml", "topology.yaml", "algorithms/my_allreduce.py", "tests/test_my_allreduce.py")
+"""The files of a project, from its folder. The top of the repository is such a project, byte for byte."""
 
 _MODULE = '''"""All-reduce on a ring of ranks: every original value visits every rank.
 
@@ -53,6 +58,19 @@ _TEST = """def test_NAME(run_collective):
 """
 
 
+def new_project(folder: Path) -> list[Path]:
+    """Writes `PROJECT` under `folder`, which is made where it is missing.
+
+    Returns the paths. Raises ConfigError: AHBM-C131 when one of the files exists already, C141 for a folder that cannot
+    be written; then no file has been written.
+    """
+    source = packaged.ROOT / "project"
+    written = {folder / name: (source / Path(name).name).read_bytes() for name in PROJECT}
+    _refuse_existing(written, folder)
+    _write(written, folder)
+    return list(written)
+
+
 def new_algorithm(name: str, folder: Path) -> list[Path]:
     """Writes `algorithms/<name>.py` and `tests/test_<name>.py` and adds an entry to `ccl.yaml`, all under `folder`.
 
@@ -68,18 +86,34 @@ def new_algorithm(name: str, folder: Path) -> list[Path]:
         folder / "ccl.yaml",
         folder / "tests" / f"test_{name}.py",
     )
-    for path in (module, test):
-        if path.exists():
-            raise ConfigError("AHBM-C131", f"{path} exists already", hint="choose another name, or remove the file")
+    _refuse_existing((module, test), folder)
     text = _with_entry(name, ccl)
     written = {path: content.replace("NAME", name).encode() for path, content in ((module, _MODULE), (test, _TEST))}
-    try:
-        for path in written:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        store({**written, ccl: text.encode()})
-    except OSError as error:
-        raise ConfigError("AHBM-C141", f"cannot write into {folder}: {error.strerror}") from error
+    _write({**written, ccl: text.encode()}, folder)
     return [module, ccl, test]
+
+
+def _refuse_existing(paths: Iterable[Path], folder: Path) -> None:
+    for path in paths:
+        try:
+            exists = path.exists()
+        except OSError as error:  # a name that is too long
+            raise _unwritable(folder, error) from error
+        if exists:
+            raise ConfigError("AHBM-C131", f"{path} exists already", hint="choose another name, or remove the file")
+
+
+def _write(files: Mapping[Path, bytes], folder: Path) -> None:
+    try:
+        for path in files:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        store(files)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+
+
+def _unwritable(folder: Path, error: OSError) -> ConfigError:
+    return ConfigError("AHBM-C141", f"cannot write into {folder}: {error.strerror}")
 
 
 def _with_entry(name: str, ccl: Path) -> str:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ahbm._core import Memory, Program, Recipe, Timeline
 from ahbm.base.request import Request
 from ahbm.core.limits import Bound
-from ahbm.core.turned import TurnedAlgorithm
+from ahbm.core.with_knobs import WithKnobs
 from ahbm.errors import AhbmError, Finding, told
 from ahbm.source.algorithm import Algorithm
 
@@ -64,7 +64,7 @@ class Compiled:
     @property
     def knobs(self) -> str:
         """The knobs of a choice that are in its time, in words; "" for none."""
-        return self.given.heard if isinstance(self.given, TurnedAlgorithm) else ""
+        return self.given.modelled if isinstance(self.given, WithKnobs) else ""
 
     @property
     def ops(self) -> int:

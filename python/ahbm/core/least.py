@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ahbm.config.protocols import striped, usable
 from ahbm.core.compiled import Compiled
 from ahbm.core.limits import Bound, Limits, demands
-from ahbm.core.turned import TurnedAlgorithm
+from ahbm.core.with_knobs import WithKnobs
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _heard(emulator: Emulator, request: Request, compiled: Compiled | None) -> l
     """The machines that a call may find, each with words for it."""
     free = [("", emulator)]
     # Knobs may name a protocol of their own; none carries more than the links.
-    if emulator.is_spoken or (compiled is not None and isinstance(compiled.given, TurnedAlgorithm)):
+    if emulator.is_spoken or (compiled is not None and isinstance(compiled.given, WithKnobs)):
         return free
     nbytes = request.tiles * request.nbytes
     try:

@@ -14,6 +14,7 @@ from ahbm.base.yaml_source import scalar_text
 from ahbm.config.topology import read_for
 from ahbm.core.spec import machine_name
 from ahbm.job.best import Best, best
+from ahbm.job.options import DTYPE
 from ahbm.job.reading import AS_IT_IS
 from ahbm.job.replay import JobReport, replay
 from ahbm.ranks.setup import Setup
@@ -84,8 +85,6 @@ class OfJob:
 
     def _asked(self, changes: dict[str, str]) -> list[str]:
         """The command line of the job, on a changed machine."""
-        from ahbm.job.door import Terms
-
         setup, how = self.asked.setup, self.asked.how
         given = setup.topology
         machine = machine_name(given) if isinstance(given, Machine) else read_for(given)
@@ -94,7 +93,7 @@ class OfJob:
         line += ["--ccl", str(setup.ccl)] if setup.ccl is not None else []
         line += ["-a", str(getattr(setup.algorithm, "name", setup.algorithm))] if setup.algorithm is not None else []
         line += [part for name, factor in how.factors for part in ("--compute", f"{name}={factor:g}")]
-        line += ["-d", how.dtype] if how.dtype != Terms.dtype else []
+        line += ["-d", how.dtype] if how.dtype != DTYPE else []
         for option in ("groups", "step", "replicas", "lanes", "op"):
             if (value := getattr(how, option)) != getattr(AS_IT_IS, option):
                 line += [f"--{option}", str(value)]

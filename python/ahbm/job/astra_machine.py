@@ -104,7 +104,6 @@ def replay(
     how = How(
         groups=files.groups if files.has_groups else None,
         lanes="astra",
-        quickest=True,
         reading=replace(PLAIN, limits=(("file_bytes", FILE_BYTES), *limits)),
     )
     job = read(f"{files.workload}.0.et", how).on_network([npus for _, npus, *_ in setup.dimensions])

@@ -105,7 +105,7 @@ def best(workload: Workload, name: str, setup: Setup, how: How = AS_IT_IS, candi
     that is not known to be right, is not chosen. Raises as `replay`.
     """
     before = replay(workload, name, setup, how)
-    kinds = _kinds(Preparation(before.emulator, setup, how, compare=workload.recorded), workload)
+    kinds = _kinds(Preparation(before.emulator, setup, how), workload)
     ranked = {kind: rivals.alone(before.emulator, calls.request) for kind, calls in kinds.items()}
     chosen: dict[Kind, str] = {}
     latency = before.latency_ns

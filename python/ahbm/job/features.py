@@ -17,13 +17,14 @@ from ahbm.core.compiled import Compiled
 from ahbm.core.emulator import Emulator
 from ahbm.core.limits import Limits
 from ahbm.errors import AhbmError, ConfigError, Finding, InterruptedRun
-from ahbm.job.door import Opened, Terms, is_plan, refuse_terms_of_plans, terms_of
+from ahbm.job.door import is_plan, open_
+from ahbm.job.options import OfCollective, given, names_of, only, refuse
 from ahbm.job.reading import left_out
 from ahbm.job.reading import read as read_job
+from ahbm.job.targets import Collective, Job, PlanFile
 from ahbm.runs import plans, timed
 from ahbm.runs.rows import FAILED, Rows
 from ahbm.source.function import AnyAlgorithm, as_algorithm
-from ahbm.source.plan import has_known_result, read
 
 OF_ALGORITHMS: dict[str, str] = {
     "target": "",
@@ -116,29 +117,34 @@ class Features(Rows):
 
 
 @checked
-def features(*targets: AnyAlgorithm | Path, **terms: Any) -> Features:
+def features(*targets: AnyAlgorithm | Path, **options: Any) -> Features:
     """What selectors learn from: a row for every algorithm, or for every collective of a job.
 
     targets: algorithms in every form that `ahbm.run` takes; collectives, which stand for all algorithms of ccl.yaml
     that perform them; files of plans; or the traces of jobs.
-    terms: as of `ahbm.open`. An algorithm is looked at on the machine's ranks, at `bytes_per_rank`.
+    options: as of `ahbm.open`. An algorithm is looked at on the machine's ranks, at `bytes_per_rank`.
 
-    Raises ConfigError (AHBM-C146) for jobs beside algorithms and for terms that do not go with a target, and for an
+    Raises ConfigError (AHBM-C146) for jobs beside algorithms and for options that do not go with a target, and for an
     algorithm that is named what `ahbm.run` raises before it runs; DeadlockError (AHBM-D201) for one that gets stuck.
     """
-    return gathered([(target, terms_of(terms)) for target in targets])
+    return gathered([(target, options) for target in targets])
 
 
-def gathered(asked: Sequence[tuple[AnyAlgorithm | Path, Terms]]) -> Features:
-    """The rows of all targets, each on its own terms. Raises as `features`."""
+def gathered(asked: Sequence[tuple[AnyAlgorithm | Path, Mapping[str, Any]]]) -> Features:
+    """The rows of all targets, each with its own options. Raises as `features`."""
     rows: dict[bool, list[dict[str, Any]]] = {}
     warnings: dict[Finding, None] = {}
     notes: dict[str, None] = {}
-    for target, terms in asked:
-        name = str(target) if isinstance(target, str | Path) else ""
-        opened = Opened(name, terms)
-        of_job = is_plan(name) and opened.is_job
-        rows.setdefault(of_job, []).extend(_calls(opened, warnings) if of_job else _algorithms(target, opened, notes))
+    for target, options in asked:
+        name, said = str(target) if isinstance(target, str | Path) else "", given(options)
+        # What is no file is an algorithm, or a collective that stands for all of its algorithms.
+        opened = open_(name, **said) if is_plan(name) else None
+        if isinstance(opened, Job):
+            rows.setdefault(True, []).extend(_calls(opened, warnings))
+        elif isinstance(opened, PlanFile):
+            rows.setdefault(False, []).append(_plan(opened))
+        else:
+            rows.setdefault(False, []).extend(_algorithms(target, name, said, notes))
     if len(rows) > 1:
         raise ConfigError("AHBM-C146", "jobs and algorithms have other columns", hint="one table for each")
     of_calls = True in rows
@@ -150,18 +156,20 @@ def gathered(asked: Sequence[tuple[AnyAlgorithm | Path, Terms]]) -> Features:
     return Features(columns, made, {name: unit for name, unit in units.items() if unit}, tuple(warnings), tuple(notes))
 
 
-def _calls(opened: Opened, warnings: dict[Finding, None]) -> Iterator[dict[str, Any]]:
+def _calls(job: Job, warnings: dict[Finding, None]) -> Iterator[dict[str, Any]]:
     """A row for every collective of a job, whose warnings are added."""
-    if opened.terms.algorithm is not None or opened.terms.selector is not None:
-        raise ConfigError("AHBM-C146", f"{opened.target} is a job: its columns depend on no algorithm")
-    setup, how = opened.replaying()
-    workload = read_job(opened.target, how)
+    chosen = {"algorithm": job.options.algorithm, "selector": job.options.selector}
+    refuse(
+        job.target, "is a job, whose columns depend on no algorithm", [n for n, v in chosen.items() if v is not None]
+    )
+    setup, how = job.options.setup(), job.options.how
+    workload = read_job(job.target, how)
     warnings |= dict.fromkeys(left_out(workload))
     found = workload.features(setup.sized(workload.ranks).emulator().machine, factors=list(how.factors))
     of_job = {name: getattr(found, name) for name in _OF_JOBS}
     for number, (call, own) in enumerate(zip(workload.calls, found.calls, strict=False)):
         yield {
-            "target": plans.label(opened.target),
+            "target": plans.label(job.target),
             "call": number,
             "collective": call.collective,
             "group": call.group,
@@ -175,58 +183,51 @@ def _calls(opened: Opened, warnings: dict[Finding, None]) -> Iterator[dict[str, 
         }
 
 
-def _algorithms(target: AnyAlgorithm | Path, opened: Opened, notes: dict[str, None]) -> Iterator[dict[str, Any]]:
+def _algorithms(
+    target: AnyAlgorithm | Path, name: str, said: dict[str, Any], notes: dict[str, None]
+) -> Iterator[dict[str, Any]]:
     """A row for every algorithm that a target stands for; what is to be said of the number of ranks is added."""
-    terms, name = opened.terms, opened.target
-    if is_plan(name):
-        yield from _plan(opened)
-        return
-    refuse_terms_of_plans(terms)
-    emulator = Emulator.load(terms.topology, terms.ccl, terms.overrides)
+    only(name or target, "is an algorithm", said, names_of(OfCollective))
+    of = OfCollective(**said)
+    emulator = Emulator.load(of.topology, of.ccl, of.overrides)
     if name in COLLECTIVES:
-        asked = [terms.algorithm] if terms.algorithm is not None else emulator.algorithms(name)
+        asked = [of.algorithm] if of.algorithm is not None else emulator.algorithms(name)
         for one in asked:
             try:
-                case = Opened(name, replace(terms, algorithm=one)).case
+                case = Collective(name, replace(of, algorithm=one)).case
                 notes |= dict.fromkeys(case.overruled)
                 yield _row(name, case.compiled())
             except InterruptedRun:
                 raise
             except AhbmError as error:
-                if terms.algorithm is not None:
+                if of.algorithm is not None:
                     raise
                 told = {"target": name, "algorithm": one, "collective": name, "code": error.code}
                 yield told | {"message": error.message}
         return
     chosen = as_algorithm(target)
-    if chosen is None or terms.algorithm is not None:
-        what = f"{name or chosen} is no collective: it takes no -a"
-        raise ConfigError("AHBM-C146", what, hint=", ".join(COLLECTIVES))
+    if chosen is None or of.algorithm is not None:
+        refuse(name or chosen, "is no collective", ["algorithm"], ", ".join(COLLECTIVES))
+    assert chosen is not None
     for collective in emulator.algorithm(chosen).collectives:
-        case = Opened(collective, replace(terms, algorithm=chosen)).case
+        case = Collective(collective, replace(of, algorithm=chosen)).case
         notes |= dict.fromkeys(case.overruled)
         compiled = case.compiled()
         yield _row(name or compiled.algorithm, compiled)
 
 
-def _plan(opened: Opened) -> Iterator[dict[str, Any]]:
-    target, terms = opened.target, opened.terms
-    opened.refuse_terms_of_jobs()
-    plan = read(opened.source, terms.reading)
-    if plan.buffers and has_known_result(plan):
-        case = opened.case
-        yield _row(plans.label(target), case.compiled())
-        return
-    dtype = terms.dtype if plan.buffers else "u8"
-    nbytes = terms.bytes_per_rank
+def _plan(opened: PlanFile) -> dict[str, Any]:
+    of, plan, name = opened.options, opened.plan, plans.label(opened.target)
+    if opened.measured:
+        return _row(name, opened.case.compiled())
+    dtype = of.dtype if plan.buffers else "u8"
+    nbytes = of.bytes_per_rank
     if plan.buffers and nbytes is None:
-        nbytes = plans.default_bytes(plan, dtype, terms.instances or 1)
-    program, _, _ = timed.prepare(
-        plan, terms.topology, opened.options(plan), nbytes, dtype, terms.op, terms.overrides, terms.ccl
-    )
-    name = plans.label(target)
-    dtype_of = terms.dtype if plan.buffers else None
-    yield _columns(name, name, plan.collective, nbytes, dtype_of, plan.ranks, program, program.machine)
+        nbytes = plans.default_bytes(plan, dtype, of.instances or 1)
+    how = of.lowering_timed(plan.buffers)
+    program, _, _ = timed.prepare(plan, of.topology, how, nbytes, dtype, of.op, of.overrides, of.ccl)
+    dtype_of = of.dtype if plan.buffers else None
+    return _columns(name, name, plan.collective, nbytes, dtype_of, plan.ranks, program, program.machine)
 
 
 def _row(target: str, compiled: Compiled) -> dict[str, Any]:

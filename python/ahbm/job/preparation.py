@@ -12,14 +12,12 @@ from ahbm._core import JobCall
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.elements import element
 from ahbm.base.request import Request, Shares
+from ahbm.choice.policy import Given, Policy, asked
 from ahbm.config.rules import Place
+from ahbm.core.choice import ARGUMENT, CONFIGURED, DEFAULT, Choice
 from ahbm.core.limits import Places
-from ahbm.core.selection import ARGUMENT, CONFIGURED, DEFAULT, Choice
 from ahbm.errors import AhbmError, ConfigError, Finding, Site, UnsupportedError
 from ahbm.ranks.calls import Alike, CallRecord, Ran, Row, summed, together
-from ahbm.selectors.asking import ConfiguredSelectors, Solo
-from ahbm.selectors.loading import as_selector
-from ahbm.selectors.protocol import AnySelector
 from ahbm.source.algorithm import PADDED
 
 if TYPE_CHECKING:
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
     from ahbm.core.emulator import Emulator
     from ahbm.job.reading import How
     from ahbm.ranks.setup import Setup
-    from ahbm.source.algorithm import Algorithm
+    from ahbm.selectors.protocol import AnySelector
 
 
 def request_of(call: JobCall, how: How) -> Request:
@@ -93,24 +91,16 @@ def _is_uneven(call: JobCall) -> bool:
 class Preparation:
     """The programs that calls run; each kind of call is prepared once."""
 
-    def __init__(
-        self, emulator: Emulator, setup: Setup, how: How, chooser: AnySelector = None, *, compare: bool = False
-    ) -> None:
-        """compare: of several algorithms the quickest runs, as among live ranks; else the first that knows the network:
-        what is quickest alone need not be so among other calls."""
+    def __init__(self, emulator: Emulator, setup: Setup, how: How, chooser: AnySelector = None) -> None:
+        """chooser: asked before all others."""
         self._emulator = emulator
-        self._compare = compare or how.quickest
         self._algorithm = setup.algorithm
-        given = [as_selector(one) for one in (chooser, setup.selector)]
-        self._selectors = [Solo(emulator, one) for one in given if one is not None]
-        self._configured = ConfiguredSelectors(emulator)
+        self._given = [] if setup.algorithm is None else [Given(emulator, setup.algorithm)]
+        self._selectors = asked(emulator, chooser, setup.selector)
+        self._policy = Policy(emulator, [*self._selectors, *self._given])
         self._how = how
         self.rules: list[str] = []
         """The rule that chose the algorithm of each call that was prepared, as in `CallRecord.rule`."""
-        self._used = set[tuple[str, int]]()
-        """The rules for calls of jobs that held for a call, by collective and position."""
-        self._asked = set[str]()
-        """The lines of ccl.yaml with the selectors that were asked."""
         self._overruled = set[str]()
         """The collectives of which something else than ccl.yaml chose the algorithm."""
         self._made: dict[object, list[Compiled]] = {}
@@ -148,28 +138,11 @@ class Preparation:
 
     def _compiled(self, call: JobCall) -> Compiled:
         request = request_of(call, self._how)
-        paired = request.collective in COLLECTIVES and request.kind.paired
-        for selector in () if paired else self._selectors:
-            choice = selector.choice(request, call.group)
-            if choice is not None:
-                self._overruled.add(request.collective)
-                self.rules.append(choice.rule)
-                return self._shared(request, self._emulator.by_choice(request, choice))
-        if self._performs(request.collective):
+        choice = self._policy.choose(request, Place(call.group, call.node))
+        self.rules.append(choice.rule)
+        if not choice.written and choice.rule not in (CONFIGURED, DEFAULT):
             self._overruled.add(request.collective)
-            self.rules.append(ARGUMENT)
-            return self._shared(request, self._algorithm)
-        place = Place(call.group, call.node)
-        choice = None if paired else self._selected(request, place)
-        if choice is not None:
-            self.rules.append(choice.rule)
-            return self._shared(request, self._emulator.by_choice(request, choice))
-        rule = self._emulator.ccl.placed(request.collective, request.nbytes, request.world_size, place)
-        if rule is not None:
-            self._used.add((request.collective, rule[0]))
-        own = rule is not None or self._emulator.ccl.is_own(request.collective)
-        self.rules.append(CONFIGURED if own else DEFAULT)
-        return self._shared(request, None if rule is None else rule[1])
+        return self._shared(request, choice)
 
     def told(self, calls: Sequence[JobCall], programs: Sequence[Compiled]) -> Iterator[str]:
         """Notes where the algorithm that was asked for performs some of the calls that were prepared, and not all,
@@ -207,37 +180,29 @@ class Preparation:
 
     def idle_rules(self) -> Iterator[Finding]:
         """A warning for each rule for calls of jobs that held for none of those which were prepared."""
-        for collective, at, site in self._emulator.ccl.rules_of_jobs():
-            used = (collective, at) in self._used or site.origin in self._asked
-            if not used and collective not in self._overruled:
+        for collective, site in self._emulator.ccl.rules_of_jobs():
+            if site.origin not in self._policy.met and collective not in self._overruled:
                 hint = "patterns are compared with the names of groups and nodes: ahbm features FILE lists both"
                 yield Finding("AHBM-C158", "no call of the job meets a rule of ccl.yaml", (site,), hint)
 
-    def _selected(self, request: Request, place: Place) -> Choice | None:
-        """The choice of the selector that ccl.yaml names for a call."""
-        ccl = self._emulator.ccl
-        named = (
-            ccl.selector(request.collective, request.nbytes, request.world_size, place) if ccl.has_selectors else None
-        )
-        if named is None:
-            return None
-        self._asked.add(named.place)
-        return self._configured.choice(request, place)
-
-    def _shared(self, request: Request, algorithm: str | Algorithm | None) -> Compiled:
-        made = self._made.setdefault((replace(request, ranks=range(request.world_size)), algorithm), [])
+    def _shared(self, request: Request, choice: Choice) -> Compiled:
+        algorithm = self._policy.algorithm(request, choice)
+        key = (replace(request, ranks=range(request.world_size)), algorithm, choice.notes)
+        made = self._made.setdefault(key, [])
         machine, ranks = self._emulator.machine, list(request.ranks)
         for compiled in made:
             if machine.carries(list(compiled.request.ranks), ranks):
                 return compiled
-        compiled = self._emulator.compile_timed(request, algorithm, compare=self._compare)
-        if self._emulator.runs_anywhere(compiled):
+        compiled = self._emulator.compile_timed(request, algorithm)
+        if choice.notes:
+            compiled = replace(compiled, notes=(*choice.notes, *compiled.notes))
+        if self._emulator.runs_anywhere(algorithm):
             made.append(compiled)
         return compiled
 
     def _performs(self, collective: str) -> bool:
         """Whether the algorithm that was asked for performs this collective."""
-        return self._algorithm is not None and collective in self._emulator.algorithm(self._algorithm).collectives
+        return any(given.performs(collective) for given in self._given)
 
 
 def _counted(calls: Sequence[JobCall]) -> str:

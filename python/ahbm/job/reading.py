@@ -35,8 +35,6 @@ class How:
     """Traces of PyTorch: all ranks do what the one rank with a trace does."""
     replicas: int | None = None
     """Data-parallel replicas, in place of those that were recorded."""
-    quickest: bool = False
-    """Of a list of algorithms the quickest runs, as among live ranks; that of a recorded job always does."""
     fold: bool = True
     """Of ranks that do the same one is simulated; the times are those of all ranks."""
     reading: Reading = PLAIN

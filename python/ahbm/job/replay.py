@@ -1,8 +1,8 @@
 """Replays recorded jobs (`ahbm run JOB`): traces of what every rank computed and which collectives it called.
 
-Every collective is prepared as `ahbm.distributed` would perform it, but of several algorithms the quickest is looked
-for only where the job was recorded; data is not moved. A rank starts its part of a call when it arrives, and goes on
-when its own part is done. Calls that overlap in simulated time contend for the machine's links and engines.
+Every collective is prepared as `ahbm.distributed` would perform it; data is not moved. A rank starts its part of a call
+when it arrives, and goes on when its own part is done. Calls that overlap in simulated time contend for the machine's
+links and engines.
 """
 
 from __future__ import annotations
@@ -317,7 +317,7 @@ def replay(
     if workload.ranks > emulator.machine.sips:
         what = f"{name} has {workload.ranks} ranks, the machine has {emulator.machine.sips} SIPs"
         raise ConfigError("AHBM-C120", what, hint=f"--ranks {workload.ranks} gives the machine as many")
-    preparation = Preparation(emulator, setup, how, chooser, compare=workload.recorded)
+    preparation = Preparation(emulator, setup, how, chooser)
     calls = workload.calls
     programs = preparation.all(calls)
     first: dict[int, int] = {}

@@ -11,14 +11,15 @@ from ahbm.base.words import aligned
 from ahbm.config.ccl import split_overrides
 from ahbm.config.protocols import in_steps
 from ahbm.config.topology import load_machine
-from ahbm.errors import AhbmError, ConfigError, InterruptedRun
+from ahbm.errors import AhbmError, InterruptedRun
+from ahbm.job.options import Where, known
 from ahbm.job.reading import How, read
 from ahbm.job.replay import JobReport, replay
 from ahbm.runs import plans
 from ahbm.runs.advice import resolved
 
 if TYPE_CHECKING:
-    from ahbm.job.door import Opened, Terms
+    from ahbm.job.targets import Job
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Point:
     """A job under some changes."""
 
     changes: str
-    """What differs from the terms that the job was opened with; empty where nothing does."""
+    """What differs from the options that the job was opened with; empty where nothing does."""
     report: JobReport | None
     error: AhbmError | None = None
     """Why it does not run; None where it does."""
@@ -90,7 +91,7 @@ class Jobs:
         return self._read[key]
 
 
-def points(runs: Iterable[tuple[str, Opened]]) -> Iterator[Point]:
+def points(runs: Iterable[tuple[str, Job]]) -> Iterator[Point]:
     """Each run of a job, by the changes that it has, in order; one that does not run gives its error.
 
     Values of `overrides` may be factors ("2x") of what the machine has. Raises KeyboardInterrupt.
@@ -98,46 +99,42 @@ def points(runs: Iterable[tuple[str, Opened]]) -> Iterator[Point]:
     jobs = Jobs()
     for changes, run in runs:
         try:
-            run = replace(run, terms=_resolved(run.terms))
-            setup, how = run.replaying()
-            yield Point(changes, replay(jobs.of(run.target, how), plans.label(run.target), setup, how))
+            options = replace(run.options, overrides=_resolved(run.options))
+            job = jobs.of(run.target, options.how)
+            yield Point(changes, replay(job, plans.label(run.target), options.setup(), options.how))
         except InterruptedRun:
             raise
         except AhbmError as error:
             yield Point(changes, None, error)
 
 
-def _resolved(terms: Terms) -> Terms:
-    """The terms with every factor of a machine's parameter as a value."""
-    relative = {key: value for key, value in (terms.overrides or {}).items() if str(value).endswith("x")}
+def _resolved(where: Where) -> Mapping[str, object] | None:
+    """The overrides with every factor of a machine's parameter as a value."""
+    relative = {key: value for key, value in (where.overrides or {}).items() if str(value).endswith("x")}
     if not relative:
-        return terms
-    fixed = {key: value for key, value in (terms.overrides or {}).items() if key not in relative}
-    machine = load_machine(terms.topology, split_overrides(fixed)[0])
+        return where.overrides
+    fixed = {key: value for key, value in (where.overrides or {}).items() if key not in relative}
+    machine = load_machine(where.topology, split_overrides(fixed)[0])
     parameters = dict(machine.parameters)
     found = {key: resolved(value, parameters.get(key)) for key, value in in_steps(machine, relative).items()}
-    return replace(terms, overrides={**fixed, **found})
+    return {**fixed, **found}
 
 
-def what_if(opened: Opened, changes: Sequence[Mapping[str, Any]]) -> WhatIf:
-    """A job as it was opened, and under each of `changes`: dotted keys of the machine or of ccl.yaml, and terms.
+def what_if(job: Job, changes: Sequence[Mapping[str, Any]]) -> WhatIf:
+    """A job as it was opened, and under each of `changes`: dotted keys of the machine or of ccl.yaml, and options.
 
-    Raises ConfigError (AHBM-C146) for what is no job, and for terms that do not exist; AhbmError where the job does not
-    run as it is.
+    Raises ConfigError (AHBM-C146) for options that do not exist, or that are none of jobs; AhbmError where the job does
+    not run as it is.
     """
-    from ahbm.job.door import terms_of
-
-    if not opened.is_job:
-        raise ConfigError("AHBM-C146", f"{opened.target} is no job", hint="explain(...).what_if changes its machine")
-    runs = [("", opened)]
+    runs = [("", job)]
     for change in changes:
         overrides = {key: value for key, value in change.items() if "." in key}
-        terms = {key: value for key, value in change.items() if key not in overrides}
-        terms_of(terms)
+        options = dict(known({key: value for key, value in change.items() if key not in overrides}))
         if overrides:
-            terms["overrides"] = {**(opened.terms.overrides or {}), **overrides, **dict(terms.get("overrides") or {})}
+            whole = {**(job.options.overrides or {}), **overrides, **dict(options.get("overrides") or {})}
+            options["overrides"] = whole
         label = ", ".join(f"{key}={_short(value)}" for key, value in change.items())
-        runs.append((label, replace(opened, terms=replace(opened.terms, **terms))))
+        runs.append((label, replace(job, options=job.options.changed(job.target, options))))
     found = tuple(points(runs))
     if found[0].error is not None:
         raise found[0].error

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from ahbm.base.arrays import Hollow
 from ahbm.base.logs import notice
-from ahbm.core.selection import DEFAULT, PLAN, SELECTOR, Choice
+from ahbm.choice.configured import Configured
+from ahbm.config.ccl import CclConfig
+from ahbm.core.choice import PLAN, SELECTOR, Choice
 from ahbm.mscclpp.default_plans import installed
 from ahbm.mscclpp.environment import OPERATIONS, forced, ranks_per_node
 from ahbm.mscclpp.ext import AlgorithmCollectionBuilder
@@ -36,7 +38,7 @@ def choose(call: Call, rank: int, emulator: Emulator) -> Choice | None:
         return None
     request = call.terms.request
     if forced(name):
-        return Choice(DEFAULT, emulator.default(request))
+        return Configured(emulator, CclConfig.packaged()).choose(request)
     asked = _request(call, name, call.group.rank_of(rank))
     registry, collection = ExecutionPlanRegistry(), AlgorithmCollectionBuilder().build()
     found = collection.ask(0, asked) or registry.select_for(asked, request.nbytes) or collection.ask(1, asked)

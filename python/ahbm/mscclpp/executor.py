@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ahbm.base.arrays import Flat
 from ahbm.base.elements import element
-from ahbm.core.selection import PLAN, Choice
+from ahbm.core.choice import PLAN, Choice
 from ahbm.errors import DistributedError
 from ahbm.front.marshal import Member
 from ahbm.mscclpp.comm import Communicator

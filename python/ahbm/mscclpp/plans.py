@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ahbm.base.load import load_bytes
 from ahbm.config.reading import PLAIN
-from ahbm.core.selection import DEFAULT, PLAN, Choice
+from ahbm.core.choice import DEFAULT, PLAN, Choice
 from ahbm.errors import DistributedError, FormatError
 from ahbm.mscclpp.refused import refuse
 from ahbm.mscclpp.requests import CollectiveRequest

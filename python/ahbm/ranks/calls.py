@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.words import aligned
-from ahbm.core.selection import DEFAULT
+from ahbm.core.choice import DEFAULT
 
 if TYPE_CHECKING:
     from ahbm._core import Machine

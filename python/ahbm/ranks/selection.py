@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ahbm.base.arguments import refused
 from ahbm.config.rules import Named, Place
-from ahbm.core.selection import Choice
+from ahbm.core.choice import Choice
 from ahbm.ranks.exchange import Exchange
 from ahbm.ranks.groups import ProcessGroup
 from ahbm.ranks.seat import Call
@@ -160,7 +160,8 @@ class Selection:
             instance, call, choice, _ = own.waiting.popleft()
             assert call.request is not None
             emulator = self._emulator()
-            compiled = emulator.compile_timed(call.request, emulator.by_choice(call.request, choice))
+            algorithm = emulator.with_knobs(call.request, choice.algorithm, choice.alone)
+            compiled = emulator.compile_timed(call.request, algorithm)
             instance.observe(call, choice, compiled.latency_ps / 1000)
 
     def _selector(self, group: ProcessGroup, number: int) -> tuple[protocol.Selector | None, int]:

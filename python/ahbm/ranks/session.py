@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ahbm.base.request import Request
 from ahbm.ranks.blame import call_origin
+from ahbm.ranks.choosing import By, Choosing
 from ahbm.ranks.exchange import Exchange
 from ahbm.ranks.firsts import first_checks
 from ahbm.ranks.groups import Groups, ProcessGroup
@@ -49,7 +50,8 @@ class Session:
         self.emulator = emulator
         self.world = world
         self.world_group = ProcessGroup("WORLD", tuple(range(world.size)))
-        self.ledger = Ledger(emulator, world.size, setup)
+        self.choosing = Choosing(emulator, setup)
+        self.ledger = Ledger(emulator, world.size)
         self._verify = first_checks(emulator, setup)
         self._made: list[ProcessGroup] = []
         self._groups = Groups(self.world_group)
@@ -140,7 +142,7 @@ class Session:
 
     def estimate(self, call: Call) -> int:
         """See `Seat`."""
-        return price(call, self.emulator, self.setup).latency_ps
+        return price(call, self.choosing).latency_ps
 
     def _collective(self, operation: Operation) -> Ready:
         parts = operation.ordered()
@@ -151,16 +153,16 @@ class Session:
         parts = operation.ordered()
         sides: list[Exchange] = [part.buffer for part in parts]
         request = exchanged(parts[0].terms.request, [side.sends for side in sides])
-        algorithm = by(self.setup, parts[0].terms, request, self.emulator)
+        by = self.choosing.by(parts[0].terms, request)
 
         def perform() -> int:
             padded = Exchange.pad(sides, operation.label)
-            end_ps = self._perform(parts, (), request, padded, algorithm)
+            end_ps = self._perform(parts, (), request, padded, by)
             for side, result in zip(sides, padded, strict=True):
                 side.unpad(result)
             return end_ps
 
-        return Ready(self._is_quick(request, algorithm), perform)
+        return Ready(self._is_quick(request, by.algorithm), perform)
 
     def _pair(self, operation: Operation) -> Ready:
         """A matched send and receive."""
@@ -183,12 +185,10 @@ class Session:
     def _ready(
         self, parts: list[Part], lane: tuple[object, ...], request: Request, buffers: list[NDArray[Any]]
     ) -> Ready:
-        algorithm = by(self.setup, parts[0].terms, request, self.emulator)
-        return Ready(
-            self._is_quick(request, algorithm), partial(self._perform, parts, lane, request, buffers, algorithm)
-        )
+        by = self.choosing.by(parts[0].terms, request)
+        return Ready(self._is_quick(request, by.algorithm), partial(self._perform, parts, lane, request, buffers, by))
 
-    def _is_quick(self, request: Request, algorithm: str | Algorithm | None) -> bool:
+    def _is_quick(self, request: Request, algorithm: str | Algorithm) -> bool:
         small = self._small.get(request)
         if small is None:
             if len(self._small) >= KNOWN_CALLS:
@@ -203,19 +203,19 @@ class Session:
         lane: tuple[object, ...],
         request: Request,
         buffers: list[NDArray[Any]],
-        algorithm: str | Algorithm | None,
+        by: By,
     ) -> int:
         """Runs one request on the emulator; returns its end in simulated ps, had it run alone."""
         if self.setup.accumulate == "f32" and request.element.narrow and request.reduces:
-            compiled = self.emulator.compile(request, algorithm)
+            compiled = self.emulator.compile(request, by.algorithm)
             if self._verify is not None:
                 compiled.verify_once(self._verify)
-            self._accumulate(request, buffers, algorithm)
+            self._accumulate(request, buffers, by.algorithm)
         else:
-            compiled = self.emulator.perform(request, buffers, algorithm, verify=self._verify)
-        return self.ledger.note(parts, parts[0].group, lane, compiled)
+            compiled = self.emulator.perform(request, buffers, by.algorithm, verify=self._verify)
+        return self.ledger.note(parts, parts[0].group, lane, compiled, by.rule)
 
-    def _accumulate(self, request: Request, buffers: list[NDArray[Any]], algorithm: str | Algorithm | None) -> None:
+    def _accumulate(self, request: Request, buffers: list[NDArray[Any]], algorithm: str | Algorithm) -> None:
         """Moves the data of a reduction in f32, rounding once at the end."""
         stored = request.element
         wide = [stored.decode(buffer).astype(np.float32) for buffer in buffers]
@@ -224,22 +224,14 @@ class Session:
             buffer[...] = stored.encode(sums)
 
 
-def price(call: Call, emulator: Emulator, setup: Setup) -> Compiled:
+def price(call: Call, choosing: Choosing) -> Compiled:
     """The program that `call` would run, were it performed with the like of its group."""
     request = replace(call.terms.request, root=0)
     if request.kind.paired:
         request = request.among(call.group.ranks[:2])
     elif isinstance(call.buffer, Exchange):
         request = exchanged(request, [call.buffer.sends] * request.world_size)
-    return emulator.compile(request, by(setup, call.terms, request, emulator))
-
-
-def by(setup: Setup, terms: Terms, request: Request, emulator: Emulator) -> str | Algorithm | None:
-    """The algorithm of a call of these terms, which became `request`; None leaves the choice to ccl.yaml."""
-    if terms.choice is not None:
-        return emulator.by_choice(request, terms.choice)
-    given = setup.algorithm_for(request, emulator)
-    return given if given is not None or terms.selects else emulator.unselected(request)
+    return choosing.compile(call.terms, request)
 
 
 def _kept(_: Ticket) -> None:

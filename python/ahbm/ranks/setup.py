@@ -10,8 +10,6 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ahbm.base.request import Request
-
 if TYPE_CHECKING:
     from ahbm._core import Machine
     from ahbm.core.emulator import Emulator
@@ -74,15 +72,6 @@ class Setup:
             if value is not None:
                 found[each.name] = str(value)
         return found
-
-    def algorithm_for(self, request: Request, emulator: Emulator) -> str | Algorithm | None:
-        """The algorithm to perform `request` by; None leaves the choice to ccl.yaml."""
-        given, collective = self.algorithm, request.collective
-        if given is None or (collective != "all_reduce" and collective not in emulator.algorithm(given).collectives):
-            return None
-        if self.performed is not None:
-            self.performed.add(collective)
-        return given
 
     def emulator(self) -> Emulator:
         """The emulator this setup asks for. Raises TopologyError, and ConfigError, for an unknown algorithm too."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ahbm.base.placement import DPPolicy
 from ahbm.base.request import Request, Shares
-from ahbm.core.selection import Choice
+from ahbm.core.choice import Choice
 from ahbm.ranks.groups import ProcessGroup
 
 NEW_GROUP = "new_group"

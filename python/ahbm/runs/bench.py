@@ -292,11 +292,13 @@ def ran(
     cells: Sequence[tuple[Cell, Emulator]], tell: Callable[[str], object], spread: Spread | None
 ) -> Iterator[Report | Refused]:
     """Runs cells, each on the emulator beside it. As `attempt`."""
+    from ahbm.choice.configured import likely
+
     elsewhere = repeat(None) if spread is None else spread([cell for cell, _ in cells])
     for number, ((cell, machine), found) in enumerate(zip(cells, elsewhere, strict=False), 1):
         name = cell.algorithm or "-"
         try:
-            name = cell.algorithm or machine.choice(cell.sweep.collective, cell.size)
+            name = cell.algorithm or likely(machine, cell.sweep.collective, cell.size)
             tell(f"{cell.size:,} B by {name}, row {number} of {len(cells)}")
             if isinstance(found, AhbmError):
                 raise found

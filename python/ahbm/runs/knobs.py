@@ -10,44 +10,23 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, replace
 from os.path import isfile
 from pathlib import Path
 from typing import Any
 
 from ahbm._core import Machine, Plan, plan_files
+from ahbm.base.knobs import KNOBS, MOST, Knobs, must_be
 from ahbm.base.load import load_bytes, load_text
 from ahbm.base.store import store
 from ahbm.base.yaml_source import did_you_mean
-from ahbm.core.selection import MOST
-from ahbm.core.turned import FULL_THREADS, slower_math
+from ahbm.core.with_knobs import FULL_THREADS, slower_math
 from ahbm.errors import FormatError, Site
 from ahbm.source.plan import PROTOCOLS, is_free
 
 VERSION = 1
 SUFFIX = ".knobs.json"
 _MAX_BYTES = 1 << 16
-
-
-@dataclass(frozen=True)
-class Knobs:
-    """How a library runs a program; None leaves a knob as it is."""
-
-    protocol: str | None = None
-    """A key of `PROTOCOLS`."""
-    channels: int | None = None
-    """Parallel copies of the program, each on its share of every chunk."""
-    threads: int | None = None
-    """Threads of one block; fewer than `FULL_THREADS` do math at that share of the machine's rate."""
-    chunk_bytes: int | None = None
-    """Bytes of the largest message."""
-
-    def given(self) -> dict[str, str | int]:
-        """The knobs that are set."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
-
-    def __str__(self) -> str:
-        return ", ".join(f"{name} {value}" for name, value in self.given().items())
 
 
 @dataclass(frozen=True)
@@ -106,14 +85,13 @@ def read(program: str | Path) -> Knobs | None:
 
 
 def _value(path: Path, name: str, value: object) -> Any:
-    names = [field.name for field in fields(Knobs)]
-    if name not in names:
-        raise _malformed(path, f"unknown knob {name[:40]!r}", hint=did_you_mean(name, names))
-    if value is None or (name == "protocol" and value in list(PROTOCOLS)):
+    if name not in KNOBS:
+        raise _malformed(path, f"unknown knob {name[:40]!r}", hint=did_you_mean(name, KNOBS))
+    wanted = must_be(name, value)
+    if value is None or (wanted is None and (name != "protocol" or value in PROTOCOLS)):
         return value
-    if name != "protocol" and type(value) is int and 1 <= value <= MOST[name]:
-        return value
-    wanted = f"one of {', '.join(PROTOCOLS)}" if name == "protocol" else f"an integer from 1 to {MOST[name]}"
+    if name == "protocol":
+        wanted = f"one of {', '.join(PROTOCOLS)}"
     raise _malformed(path, f"{name} must be {wanted}, not {str(value)[:40]!r}")
 
 
@@ -150,7 +128,7 @@ def _number(name: str, about: str) -> dict[str, object]:
 
 def text(knobs: Knobs, program: str | Path) -> str:
     """The file of knobs for a program as it is now. Raises FormatError (AHBM-F101)."""
-    document = {"version": VERSION, "program": digest(program), "knobs": knobs.given()}
+    document = {"version": VERSION, "program": digest(program), "knobs": knobs.knobs}
     return json.dumps(document, indent=2) + "\n"
 
 
@@ -183,9 +161,9 @@ def apply(knobs: Knobs, plan: Plan, machine: Machine, program: str | Path) -> Ap
         slower = slower_math(machine, knobs.threads)
         overrides |= slower or ()
         threads = None if slower is None else knobs.threads
-        modelled = Knobs(modelled.protocol, modelled.channels, threads, modelled.chunk_bytes)
-    carried = {name: value for name, value in knobs.given().items() if name not in modelled.given()}
-    told = f"{beside(program).name}: {modelled if modelled.given() else 'none'} in the time"
+        modelled = replace(modelled, threads=threads)
+    carried = {name: value for name, value in knobs.knobs.items() if name not in modelled.knobs}
+    told = f"{beside(program).name}: {modelled.told or 'none'} in the time"
     if carried:
         told += f"; {', '.join(f'{name} {value}' for name, value in carried.items())} carried, not modelled"
     return Applied(modelled, overrides, told)

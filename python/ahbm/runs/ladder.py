@@ -14,13 +14,14 @@ from ahbm.base import codes
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.elements import element
 from ahbm.base.load import load_text
+from ahbm.base.quickest import quickest
 from ahbm.base.request import Request
+from ahbm.base.rules import spans
 from ahbm.base.sizes import Resized, Unit
 from ahbm.base.sizes import told as told_sizes
 from ahbm.base.store import store
 from ahbm.base.words import slug
 from ahbm.config.ccl import CclConfig
-from ahbm.config.rules import border
 from ahbm.core.emulator import Emulator
 from ahbm.core.spec import machine_name
 from ahbm.errors import AhbmError, ConfigError, FormatError
@@ -54,7 +55,9 @@ class Rung:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in self.refused.items())
             of, at = f"of {len(self.refused)} candidates", f"at {self.nbytes} bytes"
             raise none_left(of, self.refused, self.wrong, at, why=reasons or "none is configured")
-        return min(self.reports, key=lambda name: self.reports[name].latency_ns)
+        winner = quickest({name: report.latency_ns for name, report in self.reports.items()})
+        assert winner is not None
+        return winner
 
 
 @dataclass(frozen=True)
@@ -133,13 +136,11 @@ class Ladder:
     def ranges(self) -> list[Range]:
         """Ranges of sizes in ascending order, with `border` between two sizes of different winners. Raises as
         `Rung.winner`."""
-        runs = [(winner, list(rungs)) for winner, rungs in groupby(self.rungs, key=lambda rung: rung.winner)]
-        found, least = [], 0
-        for index, (winner, rungs) in enumerate(runs):
-            largest = rungs[-1].nbytes
-            most = border(largest, runs[index + 1][1][0].nbytes, self.ranks) if index + 1 < len(runs) else 0
-            found.append(Range(winner, least, most, largest))
-            least = most + 1
+        whole = spans([rung.nbytes for rung in self.rungs], self.ranks)
+        found = []
+        for winner, group in groupby(zip(self.rungs, whole, strict=True), key=lambda each: each[0].winner):
+            (_, first), *_, (last, end) = [*(each := list(group)), each[-1]]
+            found.append(Range(winner, first.least, end.most or 0, last.nbytes))
         return found
 
     @property
@@ -194,11 +195,9 @@ class Ladder:
             yield from [entry] if algorithm.is_plan else []
             return
         sizes = [rung.nbytes for rung in self.rungs if entry.min_bytes <= rung.nbytes <= entry.largest]
-        least = entry.min_bytes
-        for size, following in zip(sizes, [*sizes[1:], None], strict=True):
-            most = entry.max_bytes if following is None else border(size, following, self.ranks)
-            yield Range(entry.algorithm, least, most, size)
-            least = most + 1
+        for size, span in zip(sizes, spans(sizes, self.ranks), strict=True):
+            least, most = max(span.least, entry.min_bytes), span.most
+            yield Range(entry.algorithm, least, entry.max_bytes if most is None else most, size)
 
     def _request(self, nbytes: int) -> Request:
         sips = self.emulator.machine.sips

@@ -24,6 +24,7 @@ from ahbm.base.yaml_source import did_you_mean
 from ahbm.check.case import Case, explain_wrong, narrowed
 from ahbm.check.checks import UNDECIDED, demand, examine, parse
 from ahbm.check.reference import Reference, inputs, takes_turns
+from ahbm.choice.configured import likely
 from ahbm.config.ccl import CclConfig, split_overrides
 from ahbm.config.protocols import held
 from ahbm.config.settings import Settings
@@ -37,7 +38,6 @@ from ahbm.runs.keywords import Arguments, refuse_unknown, spelled
 from ahbm.runs.report import Report, bandwidths
 from ahbm.selectors.asking import Solo
 from ahbm.selectors.loading import as_selector
-from ahbm.selectors.why import brief
 from ahbm.source.function import AnyAlgorithm, as_algorithm
 from ahbm.source.located import refuse_kernel
 
@@ -213,7 +213,7 @@ def prepare(
         instance("placement", arguments.get("placement"), DPPolicy, "an ahbm.DPPolicy"),
     )
     settings = emulator.settings(
-        chosen or emulator.choice(collective, _size("bytes_per_rank", arguments.get("bytes_per_rank")) or 0)
+        chosen or likely(emulator, collective, _size("bytes_per_rank", arguments.get("bytes_per_rank")) or 0)
     )
     ranks = settings.world_size or emulator.world_size
     tiles = 1 if placement is None else placement.cubes(emulator.machine.cubes)
@@ -247,7 +247,7 @@ def prepare(
                     f"the selector chose {choice.name}, which ccl.yaml does not name: a report could not run it again",
                     hint="name it in ccl.yaml, or ahbm.open(plan).run()",
                 )
-            by = emulator.by_choice(request, choice)
+            by = emulator.with_knobs(request, choice.algorithm, choice.alone)
             return Case(emulator, request, by, choice, notes, resized)
     return Case(emulator, request, chosen, notes=notes, resized=resized)
 
@@ -332,7 +332,7 @@ def _report(case: Case, compiled: Compiled, wrong: int | None, spec: Spec, findi
         checks=spec.checks,
         findings=findings,
         notes=(
-            *([] if case.selected is None else [brief(case.selected)]),
+            *case.chosen.notes,
             *compiled.notes,
             *case.notes,
             *held(machine, compiled.protocol or machine.protocol or ""),

@@ -396,7 +396,7 @@ def _plan_of(
     case = measure.prepare(collective, chosen, **arguments)
     if case.request.root and not case.request.kind.rooted:
         raise ConfigError("AHBM-C146", f"{collective} has no root")
-    return on.plan(case.request, case.algorithm, limits)
+    return on.plan(case.request, case.by, limits)
 
 
 def free_name(file: str | Path | Script, ccl: str | Path | None, overrides: Mapping[str, object] | None) -> str:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Protocol
 from ahbm.base import codes
 from ahbm.base.request import Request
 from ahbm.check.case import Case
-from ahbm.core.emulator import COMPARED_PES, Emulator
-from ahbm.core.selection import Candidates
+from ahbm.choice.configured import COMPARED_PES
+from ahbm.core.choice import Candidates
+from ahbm.core.emulator import Emulator
 from ahbm.errors import AhbmError
 from ahbm.runs.advice import SIMULATED, Advice
 from ahbm.source.plan import options_of

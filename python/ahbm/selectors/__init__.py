@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ahbm.core.selection import Choice
+    from ahbm.core.choice import Choice
     from ahbm.selectors.loading import as_selector
     from ahbm.selectors.mixing import mixed
     from ahbm.selectors.nccl_model import NcclModel
@@ -40,7 +40,7 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(("BaseSelector", "Call", "Comm", "CostTable", "Selector"), "ahbm.selectors.protocol"),
     **dict.fromkeys(("Range", "Ranges"), "ahbm.selectors.ranges"),
-    "Choice": "ahbm.core.selection",
+    "Choice": "ahbm.core.choice",
     "NcclModel": "ahbm.selectors.nccl_model",
     "Shortlist": "ahbm.selectors.shortlist",
     "Static": "ahbm.selectors.static",

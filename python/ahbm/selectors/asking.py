@@ -10,11 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ahbm.base.arguments import refused, shown
+from ahbm.base.collectives import COLLECTIVES
+from ahbm.base.knobs import must_be
 from ahbm.base.logs import INFO, log
 from ahbm.base.request import Request
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.config.rules import Named, Place
-from ahbm.core.selection import MOST, SELECTOR, Candidates, Choice
+from ahbm.core.choice import SELECTOR, Candidates, Choice
 from ahbm.errors import ConfigError, Finding, InterruptedRun, SelectorWarning
 from ahbm.selectors.evidence import Fact, body, state, watched
 from ahbm.selectors.patience import TooSlow, within
@@ -176,6 +178,7 @@ class Solo:
     """A selector for calls that no rank makes, because one run stands for all: an instance for each group."""
 
     def __init__(self, emulator: Emulator, selector: Selector, tables: Tables | None = None) -> None:
+        self.name = name_of(selector)
         self._emulator = emulator
         self._selector = selector
         self._tables = tables or Tables(emulator)
@@ -196,13 +199,22 @@ class Solo:
         if asked.failure is not None:
             text = f"{asked.failure.code} {request.collective}: {asked.failure.message}; ccl.yaml chooses"
             warnings.warn(SelectorWarning(text), stacklevel=2)
-        if asked.choice is not None:
-            log("selectors", INFO, "%s", brief(asked.choice))
-        return asked.choice
+        if asked.choice is None:
+            return None
+        note = brief(asked.choice)
+        log("selectors", INFO, "%s", note)
+        return replace(asked.choice, notes=(note,))
+
+    def choose(self, request: Request, place: Place | None = None) -> Choice | None:
+        """As `choice`, for a call of the group of a place; of calls that two ranks make it chooses nothing."""
+        paired = request.collective in COLLECTIVES and request.kind.paired
+        return None if paired else self.choice(request, "" if place is None else place.group)
 
 
 class ConfiguredSelectors:
     """The selectors that an emulator's ccl.yaml names, for calls that no rank makes."""
+
+    name = "selectors of ccl.yaml"
 
     def __init__(self, emulator: Emulator) -> None:
         self._emulator = emulator
@@ -210,30 +222,35 @@ class ConfiguredSelectors:
         self._loaded: dict[Named, Selector] = {}
         self._solos: dict[Named, Solo] = {}
         self._known: dict[Request, Choice | None] = {}
+        self.asked = set[str]()
+        """Where those that were asked are written."""
 
-    def first(self, request: Request) -> Choice | None:
-        """The choice for a call outside of jobs, which is the first of its group however often it is asked for. Raises
-        as `choice`."""
+    def choose(self, request: Request, place: Place | None = None) -> Choice | None:
+        """The choice for a call, in a job if it has a `place`; None where ccl.yaml names no selector for it. A call
+        outside of jobs is the first of its group, however often it is asked for. Raises ConfigError: AHBM-C181 for a
+        selector that cannot be loaded, and as `Solo.choice`."""
+        if place is not None:
+            return self._choice(request, place)
         if request not in self._known:
             if len(self._known) >= KNOWN_TABLES:
                 self._known.clear()
             self._solos.clear()
-            self._known[request] = self.choice(request)
+            self._known[request] = self._choice(request, None)
         return self._known[request]
 
-    def choice(self, request: Request, place: Place | None = None) -> Choice | None:
-        """The choice for a call, in a job if it has a `place`; None where ccl.yaml names no selector for it. Raises
-        ConfigError: AHBM-C181 for a selector that cannot be loaded, and as `Solo.choice`."""
+    def _choice(self, request: Request, place: Place | None) -> Choice | None:
         from ahbm.selectors.loading import load
 
         named = self._emulator.ccl.selector(request.collective, request.nbytes, request.world_size, place)
-        if named is None:
+        if named is None or (request.collective in COLLECTIVES and request.kind.paired):
             return None
+        self.asked.add(named.place)
         if named not in self._solos:
             if named not in self._loaded:
                 self._loaded[named] = load(named)
             self._solos[named] = Solo(self._emulator, self._loaded[named], self._tables)
-        return self._solos[named].choice(request, "" if place is None else place.group)
+        choice = self._solos[named].choose(request, place)
+        return None if choice is None else replace(choice, written=named.place)
 
 
 def name_of(selector: object) -> str:
@@ -265,9 +282,7 @@ def as_choice(answer: Any, table: CostTable, collective: str, selector: str = ""
     if not isinstance(answer, Choice):
         return Choice(SELECTOR, chosen)
     for name, value in answer.knobs.items():
-        named = name == "protocol"
-        if named != isinstance(value, str) or (not named and not (type(value) is int and 1 <= value <= MOST[name])):
-            wanted = "a name" if named else f"an integer from 1 to {MOST[name]}"
+        if (wanted := must_be(name, value)) is not None:
             told = f"the selector for {collective} chose {name} {shown(value)}, which must be {wanted}"
             raise ConfigError("AHBM-C180", told)
     return answer

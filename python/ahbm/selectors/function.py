@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ahbm.core.selection import Candidates, Choice
+from ahbm.core.choice import Candidates, Choice
 from ahbm.selectors.protocol import BaseSelector, Call, Comm, CostTable, Function
 
 if TYPE_CHECKING:

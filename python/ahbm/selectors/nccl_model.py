@@ -17,7 +17,7 @@ from typing import Any
 from ahbm._core import Machine
 from ahbm.base import packaged
 from ahbm.config.protocols import permits
-from ahbm.core.selection import SELECTOR, Choice
+from ahbm.core.choice import SELECTOR, Choice
 from ahbm.errors import ConfigError
 from ahbm.selectors.files import digest, read
 from ahbm.selectors.protocol import BaseSelector, Call, Comm, CostTable
@@ -90,7 +90,8 @@ class NcclModel(BaseSelector):
         if chosen is None:
             return None
         channels, threads = self.size(candidates[chosen[0]], chosen[1], call)
-        return Choice(SELECTOR, chosen[0], chosen[1] if self._has(chosen[1], call) else None, channels, threads)
+        own = chosen[1] if self._has(chosen[1], call) else None
+        return Choice(SELECTOR, chosen[0], protocol=own, channels=channels, threads=threads)
 
     def _has(self, protocol: str, call: Call) -> bool:
         """Whether the machine's library has a protocol for a call; else the machine takes one of its own."""

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from ahbm.base.quickest import quickest
 from ahbm.base.request import Request
-from ahbm.core.selection import Choice
+from ahbm.core.choice import Choice
 
 if TYPE_CHECKING:
     from ahbm.core.emulator import Emulator
@@ -75,11 +76,8 @@ class CostTable:
 
     def best(self) -> str | None:
         """The name with the smallest estimate, the first among equals; None where all are masked or unknown."""
-        found, least = None, UNKNOWN
-        for name, us in zip(self.algorithms, self.us, strict=True):
-            if 0 <= us < least:
-                found, least = name, us
-        return found
+        costs = zip(self.algorithms, self.us, strict=True)
+        return quickest({name: us for name, us in costs if 0 <= us < UNKNOWN})
 
     def cost(self, name: str) -> float:
         """The estimate of an algorithm; `MASKED` for one that the table does not have."""

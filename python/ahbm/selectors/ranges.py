@@ -4,45 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from inspect import signature
 from typing import Any
 
-from ahbm._core import RuleTable
 from ahbm.base.arguments import shown
 from ahbm.base.collectives import COLLECTIVES
+from ahbm.base.knobs import KNOBS
+from ahbm.base.rules import UNLIMITED, Query, Rule, Rules
 from ahbm.base.yaml_source import did_you_mean
-from ahbm.core.selection import KNOBS, SELECTOR, Choice
+from ahbm.core.choice import SELECTOR, Choice
 from ahbm.errors import ConfigError
 from ahbm.selectors.files import digest
 from ahbm.selectors.protocol import BaseSelector, Call, CostTable
 
-MOST = 2**64 - 1
-"""The largest size and the largest number of ranks: no bound."""
-
-
-@dataclass(frozen=True)
-class Range:
-    """A rule: the calls that it is for, and what they run. Bounds are included."""
-
-    collective: str
-    algorithm: str
-    min_bytes: int = 0
-    """Of one rank's array; with `per_rank`, of that divided by the ranks, rounded down."""
-    max_bytes: int = MOST
-    min_ranks: int = 0
-    max_ranks: int = MOST
-    min_nodes: int = 0
-    max_nodes: int = MOST
-    per_rank: bool = False
-    protocol: str | None = None
-    channels: int | None = None
-    threads: int | None = None
-    chunk_bytes: int | None = None
-
-    @property
-    def choice(self) -> Choice:
-        """What it chooses."""
-        return Choice(SELECTOR, self.algorithm, **{name: getattr(self, name) for name in KNOBS})
+Range = Rule.between
+"""A rule by its bounds, which are included; without one, there is no bound."""
 
 
 class Ranges(BaseSelector):
@@ -51,50 +27,33 @@ class Ranges(BaseSelector):
     name = "ranges"
     pure = True
 
-    def __init__(self, rules: Iterable[Range | Mapping[str, Any]]) -> None:
-        """rules: `Range`s, or mappings with their fields. Raises ConfigError (AHBM-C181)."""
-        self.rules = [rule if isinstance(rule, Range) else _range(at, rule) for at, rule in enumerate(rules)]
-        self._choices: list[Choice] = [rule.choice for rule in self.rules]
-        self._table = RuleTable(
-            [
-                (
-                    rule.collective,
-                    rule.min_bytes,
-                    rule.max_bytes,
-                    rule.per_rank,
-                    rule.min_ranks,
-                    rule.max_ranks,
-                    rule.min_nodes,
-                    rule.max_nodes,
-                )
-                for rule in self.rules
-            ]
-        )
+    def __init__(self, rules: Iterable[Rule | Mapping[str, Any]]) -> None:
+        """rules: as `Range` makes them, or mappings of its arguments. Raises ConfigError (AHBM-C181)."""
+        found = [rule if isinstance(rule, Rule) else _rule(at, rule) for at, rule in enumerate(rules)]
+        self.rules = Rules(tuple(found))
+        self._choices = [Choice(SELECTOR, rule.algorithm, **rule.knobs) for rule in self.rules]  # type: ignore[arg-type]
 
     @property
     def fingerprint(self) -> str:
         """Digest of the rules."""
-        return digest(json.dumps([asdict(rule) for rule in self.rules]))
+        return digest(json.dumps([rule.bounds for rule in self.rules]))
 
     def __deepcopy__(self, _: object) -> Ranges:
         return self  # It never changes.
 
     def get_coll_info(self, call: Call, table: CostTable) -> Choice | None:
         """See `Selector`."""
-        at = self._table.first(call.collective, call.nbytes, call.ranks, call.nodes)
-        while at is not None:
-            chosen = self._choices[at]
-            if not table.reasons or chosen.algorithm not in table.reasons:
-                return chosen
-            at = self._table.first(call.collective, call.nbytes, call.ranks, call.nodes, at + 1)
+        for at in self.rules.fitting(Query(call.collective, call.nbytes, call.ranks, call.nodes)):
+            if self._choices[at].algorithm not in table.reasons:
+                return self._choices[at]
         return None
 
 
-def _range(at: int, fields: Mapping[str, Any]) -> Range:
+def _rule(at: int, fields: Mapping[str, Any]) -> Rule:
     def refuse(what: str, hint: str | None = None) -> ConfigError:
         return ConfigError("AHBM-C181", f"rule {at} of a selector {what}", hint=hint)
 
-    known: Sequence[str] = list(Range.__dataclass_fields__)
+    known: Sequence[str] = list(signature(Rule.between).parameters)
     if not isinstance(fields, Mapping):
         raise refuse(f"must be a mapping, not {shown(fields)}")
     for name, value in fields.items():
@@ -107,7 +66,7 @@ def _range(at: int, fields: Mapping[str, Any]) -> Range:
             if texts
             else isinstance(value, bool)
             if name == "per_rank"
-            else optional or (isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST)
+            else optional or (isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= UNLIMITED)
         )
         if not good:
             raise refuse(f"must have {'a text' if texts else 'an integer'} as {name}, not {shown(value)}")
@@ -116,4 +75,4 @@ def _range(at: int, fields: Mapping[str, Any]) -> Range:
     if fields["collective"] not in COLLECTIVES:
         name = fields["collective"]
         raise refuse(f"names an unknown collective {name!r}", did_you_mean(name, COLLECTIVES))
-    return Range(**fields)
+    return Rule.between(**fields)

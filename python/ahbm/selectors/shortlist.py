@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from ahbm.base.quickest import quickest
 from ahbm.base.request import Request
+from ahbm.core.choice import SELECTOR, Choice
 from ahbm.core.compiled import Cost
-from ahbm.core.selection import SELECTOR, Choice
 from ahbm.errors import ConfigError
 from ahbm.selectors.protocol import BaseSelector, Call, Comm, CostTable, Selector
 
@@ -78,9 +79,8 @@ class Shortlist(BaseSelector):
                     break
             else:
                 table.mask(name, cost.message)
-        if not times:
-            return None
-        return Choice(SELECTOR, min(times, key=lambda name: times[name]))
+        best = quickest(times)
+        return None if best is None else Choice(SELECTOR, best)
 
     def _named(self, call: Call, table: CostTable) -> list[str]:
         """The candidates in the order in which they are tried."""

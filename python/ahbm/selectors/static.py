@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ahbm.base.arguments import shown
-from ahbm.core.selection import KNOBS, SELECTOR, Choice
+from ahbm.base.knobs import KNOBS
+from ahbm.core.choice import SELECTOR, Choice
 from ahbm.errors import ConfigError
 from ahbm.selectors.files import digest
 from ahbm.selectors.protocol import BaseSelector, Call, CostTable

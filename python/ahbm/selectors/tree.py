@@ -9,7 +9,7 @@ from typing import Any
 from ahbm._core import DecisionTree
 from ahbm.base.arguments import shown
 from ahbm.base.elements import element
-from ahbm.core.selection import Choice
+from ahbm.core.choice import Choice
 from ahbm.errors import ConfigError
 from ahbm.selectors.files import digest
 from ahbm.selectors.protocol import BaseSelector, Call, CostTable

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ahbm.base.words import aligned
+from ahbm.core.choice import Choice
 from ahbm.core.compiled import Cost
-from ahbm.core.selection import Choice
 from ahbm.errors import AhbmError, Finding
 from ahbm.selectors.evidence import Fact
 from ahbm.selectors.protocol import UNKNOWN, Call, CostTable

@@ -90,7 +90,7 @@ class Algorithm(Protocol):
         """Whether it is a plan whatever the request, and no code."""
 
     def with_knobs(self, knobs: Mapping[str, str | int]) -> tuple[Algorithm, Collection[str]]:
-        """The algorithm under those of a library's knobs (`ahbm.core.selection.KNOBS`) that it has, and their names."""
+        """The algorithm under those of a library's knobs (`ahbm.base.knobs.KNOBS`) that it has, and their names."""
 
     def plan(
         self, machine: Machine, request: Request, settings: Settings, limits: Sequence[tuple[str, int]] = ()
@@ -133,3 +133,14 @@ class AlgorithmLoader:
                 self._loaded[settings.algorithm] = kind(settings.kind).load(settings)
             found: Algorithm = self._loaded[settings.algorithm]
             return found
+
+
+def stated_protocol(plan: Algorithm) -> str | None:
+    """The protocol of a machine's library that a plan asks for: that of its entry, or its own, unless that is Simple,
+    which plans are of that choose none. None for no plan."""
+    how = getattr(plan, "how", None)
+    if how is None or not plan.is_plan:
+        return None
+    own = getattr(getattr(plan, "read", None), "protocol", None)
+    name: str | None = how.protocol or (None if own == "Simple" else own)
+    return name

@@ -17,6 +17,7 @@ from ahbm._core import Machine
 from ahbm.base.arguments import text
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.sizes import Resized, Unit
+from ahbm.choice.configured import candidates
 from ahbm.config.ccl import CclConfig, split_overrides
 from ahbm.config.topology import load_machine
 from ahbm.core.emulator import Emulator
@@ -241,7 +242,7 @@ class _Digest:
         if self._algorithm is None and isinstance(self._emulator, Emulator) and nbytes:
             try:
                 world = self._emulator.world_size
-                chosen = tuple(self._emulator.candidates(self._sweep.collective, nbytes, world))
+                chosen = candidates(self._emulator, self._sweep.collective, nbytes, world)
             except AhbmError as error:
                 chosen = (error.code, error.message)
         if chosen not in self._known:

@@ -147,6 +147,8 @@ def report(case: Case, places: Places) -> Any:
 
 
 def _measured(case: Case, places: Places) -> Row:
+    from ahbm.choice.configured import likely
+
     sweep = case.group.sweep
     emulator = places.emulator(sweep)
     try:
@@ -154,7 +156,7 @@ def _measured(case: Case, places: Places) -> Row:
     except AhbmError as error:
         if case.algorithm is not None:
             raise
-        name = emulator.choice(sweep.collective, case.nbytes)
+        name = likely(emulator, sweep.collective, case.nbytes)
         values = dict(zip(STORED, refusal(case, error.code, error.message), strict=True))
         return tuple((values | {"algorithm": name}).values())
     finally:
@@ -165,18 +167,18 @@ def _measured(case: Case, places: Places) -> Row:
 
 
 def _replayed(case: Case) -> Row:
-    from ahbm.job.door import Opened, Terms
+    from ahbm.job.options import OfJob
     from ahbm.job.replay import replay
     from ahbm.job.transformer import read_manifest, transformer_of
     from ahbm.runs import plans
 
     sweep, job = case.group.sweep, str(case.group.job)
     by = None if case.algorithm is None else sweep.given.get(case.algorithm, case.algorithm)
-    opened = Opened(job, Terms(topology=sweep.topology, ccl=sweep.ccl, overrides=sweep.overrides, algorithm=by))
+    of = OfJob(topology=sweep.topology, ccl=sweep.ccl, overrides=sweep.overrides, algorithm=by)
     target: str | Workload = job
     if job.endswith((".yaml", ".yml")):
         target = transformer_of(read_manifest(job)).workload(plans.label(job))
-    found = replay(target, plans.label(job), *opened.replaying())
+    found = replay(target, plans.label(job), of.setup(), of.how)
     values = dict.fromkeys(STORED) | {
         "algorithm": case.algorithm or "-",
         "machine": case.group.machine,

@@ -21,6 +21,7 @@ from ahbm.base.arrays import Hollow
 from ahbm.base.request import Request
 from ahbm.errors import DistributedError, UnsupportedError
 from ahbm.ranks.blame import call_origin
+from ahbm.ranks.choosing import Choosing
 from ahbm.ranks.exchange import Exchange
 from ahbm.ranks.firsts import first_checks
 from ahbm.ranks.groups import Groups, ProcessGroup
@@ -29,14 +30,14 @@ from ahbm.ranks.ledger import KNOWN_CALLS, Ledger
 from ahbm.ranks.lobby import check_world_size
 from ahbm.ranks.operation import Part
 from ahbm.ranks.seat import Call
-from ahbm.ranks.session import by, price
+from ahbm.ranks.session import price
 from ahbm.ranks.setup import Setup
 from ahbm.ranks.terms import Terms, exchanged
 from ahbm.ranks.ticket import Notify, Ticket
 from ahbm.torch import report
 from ahbm.torch.families import Families, Family, watch
 from ahbm.torch.place import Place
-from ahbm.torch.places import be_rank, options
+from ahbm.torch.places import be_rank, options, places
 
 if TYPE_CHECKING:
     from ahbm.core.compiled import Compiled
@@ -66,12 +67,12 @@ class Alone:
     """
 
     def __init__(self, setup: Setup, rank: int, size: int) -> None:
-        self._setup = setup
         self.emulator = setup.emulator()
         check_world_size(size, self.emulator.world_size, "this world")
         self.families = Families(size)
         self._rank, self._size = rank, size
-        self._ledger = Ledger(self.emulator, size, setup)
+        self._choosing = Choosing(self.emulator, setup)
+        self._ledger = Ledger(self.emulator, size)
         self._undone: list[tuple[int, int | _Performed]] = []
         """Steps that the ledger does not have yet: a kind, and picoseconds, a call, or what all ranks perform."""
         self._calls = 0
@@ -108,14 +109,15 @@ class Alone:
                 Part(Ticket(rank, made.call, members=group.ranks), group, terms, None, _nothing, 0, made.origin)
                 for rank in group.ranks
             ]
-            self._ledger.note(parts, group, (), compiled)
+            rule = self._choosing.by(made.terms, compiled.request).rule
+            self._ledger.note(parts, group, (), compiled, rule)
 
     def _compiled(self, request: Request, terms: Terms, family: Family) -> list[Compiled]:
         """What the groups of a family run where one of them makes this call."""
         found = []
         for group in family:
             of = request if group.ranks == tuple(request.ranks) else request.among(group.ranks)
-            found.append(self.emulator.compile(of, by(self._setup, terms, of, self.emulator)))
+            found.append(self._choosing.compile(terms, of))
         return found
 
     def clock_ps(self, rank: int) -> int:
@@ -145,7 +147,7 @@ class Alone:
             request = exchanged(request, [call.buffer.sends] * request.world_size)
         elif not isinstance(call.buffer, Hollow):
             _uniform(request, call.buffer, call.group.rank_of(rank))
-        compiled = self.emulator.compile(request, by(self._setup, call.terms, request, self.emulator))
+        compiled = self._choosing.compile(call.terms, request)
         if self._verify is not None:
             compiled.verify_once(self._verify)
         ticket = Ticket(rank, self._calls, members=(rank,))
@@ -183,7 +185,7 @@ class Alone:
 
     def estimate(self, call: Call) -> int:
         """See `Seat`."""
-        return price(call, self.emulator, self._setup).latency_ps
+        return price(call, self._choosing).latency_ps
 
     def wait(self, ticket: Ticket, timeout_s: float | None = None) -> None:
         """See `Seat`."""
@@ -241,6 +243,10 @@ def _uniform(request: Request, buffer: NDArray[Any], me: int) -> None:
             buffer[:] = buffer * factor if op == "sum" else buffer ** np.array(n, buffer.dtype)
 
 
+def _playing() -> Families | None:
+    return next((place.seat.families for place in places() if isinstance(place.seat, Alone)), None)
+
+
 @checked
 def init_alone(rank: int, world_size: int, **asked: Any) -> None:
     """Makes this process rank `rank` of `world_size` ranks, all like it: `dist.init_process_group` for one.
@@ -250,7 +256,7 @@ def init_alone(rank: int, world_size: int, **asked: Any) -> None:
     fields_fit(Setup, asked)
     rank, world_size = whole("rank", rank, 0, 2**31 - 1), whole("world_size", world_size, 1, 2**31 - 1)
 
-    watch()
+    watch(_playing)
 
     def make(_: Setup) -> Place:
         session = Alone(options(asked).sized(world_size), rank, world_size)

@@ -6,7 +6,8 @@ import hashlib
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ahbm.core.selection import KNOBS, Choice
+from ahbm.base.knobs import KNOBS
+from ahbm.core.choice import Choice
 from ahbm.errors import ConfigError, Finding, FormatError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ its own.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch.distributed.distributed_c10d as c10d
@@ -145,8 +145,9 @@ class Families:
         return None
 
 
-def watch() -> None:
-    """Has torch's functions tell the rank that plays for all which groups are made; again is harmless."""
+def watch(playing: Callable[[], Families | None]) -> None:
+    """Has torch's functions tell the rank that plays for all, if `playing` finds one, which groups are made; again is
+    harmless."""
     if _watched[0]:
         return
     _watched[0] = True
@@ -155,7 +156,7 @@ def watch() -> None:
     @functools.wraps(names)
     def name_of(ranks: Sequence[int], use_hashed_name: bool) -> Any:
         name = names(ranks, use_hashed_name)
-        if (families := _families()) is not None and ranks and not _splitting[0]:
+        if (families := playing()) is not None and ranks and not _splitting[0]:
             families.made(str(name), ranks)
         return name
 
@@ -166,7 +167,7 @@ def watch() -> None:
 
     @functools.wraps(splits)
     def split_group(parent_pg: Any = None, split_ranks: Any = None, *args: Any, **kw: Any) -> Any:
-        families = _families()
+        families = playing()
         if families is None:
             return splits(parent_pg, split_ranks, *args, **kw)
         # Each group's ranks call it by their own name.
@@ -186,10 +187,3 @@ def watch() -> None:
 
 _watched = [False]
 _splitting = [False]
-
-
-def _families() -> Families | None:
-    from ahbm.torch.alone import Alone
-    from ahbm.torch.places import places
-
-    return next((place.seat.families for place in places() if isinstance(place.seat, Alone)), None)

@@ -101,13 +101,13 @@ def _us(ns: float) -> str:
 
 def page(facts: Facts) -> Page:
     """The page. Raises as `ahbm.open(...).run`."""
-    from ahbm.job.door import Opened, Terms
+    from ahbm.job.door import open_
     from ahbm.job.replay import JobReport
     from ahbm.views import jobs
 
     factors = [(name, factor) for name, factor in facts.factors]
-    terms = Terms(topology=facts.topology, ccl=facts.ccl, overrides=facts.overrides, factors=factors, kind="job")
-    ran = Opened(facts.job, terms).run(data=False)
+    where = {"topology": facts.topology, "ccl": facts.ccl, "overrides": facts.overrides}
+    ran = open_(facts.job, **where, factors=factors, kind="job").run()
     assert isinstance(ran, JobReport)
     drawn = jobs.page(ran)
     # What would help is told of a step, by the answer.

@@ -132,4 +132,4 @@ macro_rules! tuples {
         })+
     };
 }
-tuples! { A B; A B C; A B C D E; A B C D E F G H; }
+tuples! { A B; A B C; A B C D E; A B C D E F G H I J; }

@@ -54,8 +54,8 @@ impl DecisionTree {
     }
 }
 
-/// Collective, least and most bytes, whether those are per rank, least and most ranks, least and most nodes.
-type Row = (String, u64, u64, bool, u64, u64, u64, u64);
+/// Collective, least and most bytes, whether those are per rank, least and most ranks, nodes, and ranks per node.
+type Row = (String, u64, u64, bool, u64, u64, u64, u64, u64, u64);
 
 /// Ordered rules, of which the first that fits a call is taken. Immutable.
 #[pyclass(frozen, module = "ahbm._core")]
@@ -66,17 +66,18 @@ pub struct RuleTable {
 #[pymethods]
 impl RuleTable {
     /// A row per rule: collective, least and most bytes of one rank's array, whether they are compared with the array's
-    /// divided by the ranks and rounded down, least and most ranks, least and most nodes. All bounds are included.
+    /// divided by the ranks and rounded down, least and most ranks, nodes, and ranks per node. All bounds are included.
     #[new]
     fn new(rows: Given<Vec<Row>>) -> PyResult<Self> {
         given!(rows);
         let span = |least, most| Span { least, most };
-        let rule = |(collective, b, bytes, per_rank, r, ranks, n, nodes): Row| Rule {
+        let rule = |(collective, b, bytes, per_rank, r, ranks, n, nodes, e, each): Row| Rule {
             collective,
             bytes: span(b, bytes),
             per_rank,
             ranks: span(r, ranks),
             nodes: span(n, nodes),
+            ranks_per_node: span(e, each),
         };
         Ok(Self { inner: Rules::new(rows.into_iter().map(rule).collect()) })
     }

@@ -34,19 +34,31 @@ pub struct Rule {
     pub ranks: Span,
     /// Nodes of the group.
     pub nodes: Span,
+    /// Ranks of the group divided by its nodes, rounded down.
+    pub ranks_per_node: Span,
 }
 
 impl Rule {
     /// The rule for all calls of a collective.
     pub fn any(collective: &str) -> Self {
         let any = Span::ANY;
-        Self { collective: collective.to_owned(), bytes: any, per_rank: false, ranks: any, nodes: any }
+        Self {
+            collective: collective.to_owned(),
+            bytes: any,
+            per_rank: false,
+            ranks: any,
+            nodes: any,
+            ranks_per_node: any,
+        }
     }
 
     /// Whether it is for a call of its collective.
     fn fits(&self, call: &Call) -> bool {
         let bytes = if self.per_rank { call.bytes / u64::from(call.ranks.max(1)) } else { call.bytes };
-        self.bytes.has(bytes) && self.ranks.has(call.ranks.into()) && self.nodes.has(call.nodes.into())
+        self.bytes.has(bytes)
+            && self.ranks.has(call.ranks.into())
+            && self.nodes.has(call.nodes.into())
+            && self.ranks_per_node.has((call.ranks / call.nodes.max(1)).into())
     }
 }
 

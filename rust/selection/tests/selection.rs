@@ -53,13 +53,14 @@ proptest! {
 
     #[test]
     fn the_first_rule_that_fits_is_taken(
-        rows in prop::collection::vec((0u64..64, 0u64..64, any::<bool>(), 0u64..8, 0u64..8), 0..20),
-        bytes in 0u64..64, ranks in 1u32..8, after in 0u32..4,
+        rows in prop::collection::vec((0u64..64, 0u64..64, any::<bool>(), 0u64..8, 0u64..8, 0u64..4), 0..20),
+        bytes in 0u64..64, ranks in 1u32..8, nodes in 1u32..4, after in 0u32..4,
     ) {
-        let rule = |&(a, b, per_rank, c, d): &(u64, u64, bool, u64, u64)| Rule {
+        let rule = |&(a, b, per_rank, c, d, each): &(u64, u64, bool, u64, u64, u64)| Rule {
             bytes: Span { least: a.min(b), most: a.max(b) },
             per_rank,
             ranks: Span { least: c.min(d), most: c.max(d) },
+            ranks_per_node: Span { least: each, most: u64::MAX },
             ..Rule::any(if (a + b) % 3 == 0 { "all_gather" } else { "all_reduce" })
         };
         let rules: Vec<Rule> = rows.iter().map(rule).collect();
@@ -69,8 +70,10 @@ proptest! {
             rule.collective == "all_reduce"
                 && (rule.bytes.least..=rule.bytes.most).contains(&size)
                 && (rule.ranks.least..=rule.ranks.most).contains(&u64::from(ranks))
+                && rule.ranks_per_node.least <= u64::from(ranks / nodes)
         });
-        prop_assert_eq!(Rules::new(rules).first("all_reduce", &call(bytes, ranks), after), wanted.map(|at| at as u32));
+        let asked = Call { nodes, ..call(bytes, ranks) };
+        prop_assert_eq!(Rules::new(rules).first("all_reduce", &asked, after), wanted.map(|at| at as u32));
     }
 
     #[test]

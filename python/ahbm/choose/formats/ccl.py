@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import yaml
 
 from ahbm.base.collectives import COLLECTIVES
+from ahbm.base.rules import ANY, Rules
 from ahbm.base.yaml_source import parse
 from ahbm.choose.formats.format import Format, Read, comments, exactly, first_rows, malformed, unwritable
 from ahbm.choose.names import AHBM
-from ahbm.choose.rules import ANY, Rule, Rules, Span, bounded, unreached
-from ahbm.config.rules import RULE, is_placed
+from ahbm.choose.rules import bounded, unreached
+from ahbm.config.rules import RULE, is_placed, rule_of
 
 
 def read(text: str, origin: str) -> Read:
@@ -35,17 +35,11 @@ def read(text: str, origin: str) -> Read:
             if "algorithm" not in rule:
                 raise malformed(origin, line, "a rule without an algorithm", f"{{{', '.join(RULE)}}}")
             if not is_placed(rule):
-                rules.append(_rule(collective, rule, line))
+                rules.append(rule_of(collective, rule, line))
     if not rules:
         raise malformed(origin, 1, "no rules of sizes", "collectives: {all_reduce: [{max_bytes: 65536, algorithm: a}]}")
     found = bounded(rules, origin)
     return Read(FORMAT.name, AHBM, found, tuple(unreached(found, origin)))
-
-
-def _rule(collective: str, rule: Mapping[str, Any], line: int) -> Rule:
-    ranks = rule.get("ranks")
-    sizes = Span(0, rule.get("max_bytes"))
-    return Rule(collective, rule["algorithm"], sizes, ANY if ranks is None else Span(ranks, ranks), line=line)
 
 
 def document(rules: Rules, entries: Mapping[str, Mapping[str, object]], notes: Sequence[str] = ()) -> str:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ahbm.base.load import load_text
+from ahbm.base.rules import Rule, Rules, Span
 from ahbm.choose.names import Library
-from ahbm.choose.rules import Rule, Rules, Span
 from ahbm.errors import Finding, FormatError, Site, UnsupportedError
 
 MAX_BYTES = 1 << 24

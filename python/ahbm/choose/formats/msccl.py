@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ahbm.base.rules import Rule, Span
 from ahbm.choose.formats.format import Read
 from ahbm.choose.names import MSCCL
-from ahbm.choose.rules import Rule, Span, bounded, unreached
+from ahbm.choose.rules import bounded, unreached
 from ahbm.config.reading import PLAIN
 from ahbm.errors import FormatError
 from ahbm.source.plan import read as read_plan

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from ahbm.base.rules import ANY, Rule, Rules, Span
 from ahbm.choose.formats.format import (
     Format,
     Read,
@@ -23,7 +24,7 @@ from ahbm.choose.formats.format import (
     unwritable,
 )
 from ahbm.choose.names import MSCCLPP
-from ahbm.choose.rules import ANY, Rule, Rules, Span, bounded, unreached
+from ahbm.choose.rules import bounded, unreached
 
 VERSION = 1
 

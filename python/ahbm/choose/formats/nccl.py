@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from ahbm.base.rules import ANY, UNLIMITED, Rule, Rules, Span
 from ahbm.choose.formats.format import (
     Format,
     Read,
@@ -25,7 +26,7 @@ from ahbm.choose.formats.format import (
     unwritable,
 )
 from ahbm.choose.names import ALGORITHMS, NCCL, PROTOCOLS
-from ahbm.choose.rules import ANY, UNLIMITED, Rule, Rules, Span, bounded, unreached
+from ahbm.choose.rules import bounded, unreached
 from ahbm.errors import Finding, Site
 
 LINE = 255

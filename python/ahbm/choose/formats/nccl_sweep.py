@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ahbm.base.rules import ANY, Rule, Rules, Span, spans
 from ahbm.choose.formats.format import (
     Format,
     Read,
@@ -22,8 +23,7 @@ from ahbm.choose.formats.format import (
     unwritable,
 )
 from ahbm.choose.names import ALGORITHMS, NCCL, PROTOCOLS
-from ahbm.choose.rules import ANY, MAX_RULES, Rule, Rules, Span, bounded, merged
-from ahbm.config.rules import border
+from ahbm.choose.rules import MAX_RULES, bounded, merged
 
 COLUMNS = (
     "collective",
@@ -123,21 +123,19 @@ def read(content: str, origin: str) -> Read:
 
 def _winners(groups: Mapping[tuple[str, int, int], Mapping[int, Measured]]) -> Iterator[Rule]:
     for (collective, ranks, nodes), sizes in groups.items():
-        ordered, least = sorted(sizes), 0
-        for at, size in enumerate(ordered):
+        ordered = sorted(sizes)
+        for size, span in zip(ordered, spans(ordered, ranks), strict=True):
             won = sizes[size]
-            most = border(size, ordered[at + 1], ranks) if at + 1 < len(ordered) else None
             yield Rule(
                 collective,
                 won.algorithm,
-                Span(least, most),
+                span,
                 Span(ranks, ranks),
                 Span(nodes, nodes),
                 protocol=won.protocol,
                 channels=None if won.channels < 1 else won.channels,
                 line=won.line,
             )
-            least = 0 if most is None else most + 1
 
 
 def write(rules: Rules, notes: Sequence[str] = ()) -> str:

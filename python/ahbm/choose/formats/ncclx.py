@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ahbm.base.rules import ANY, Rule, Rules, Span
 from ahbm.choose.formats.format import (
     Format,
     Read,
@@ -26,7 +27,7 @@ from ahbm.choose.formats.format import (
     unwritable,
 )
 from ahbm.choose.names import ALGORITHMS, NCCL, PROTOCOLS
-from ahbm.choose.rules import ANY, Rule, Rules, Span, bounded, unreached
+from ahbm.choose.rules import bounded, unreached
 
 COLUMNS = ("collective", "bytesPerRank", "algorithm", "protocol", "channels", "nNodes", "nLocalRanks")
 LONG = (*COLUMNS, "numPipeOps", "regBuff", "chunkSize")

@@ -11,9 +11,10 @@ import re
 from collections.abc import Iterator, Sequence
 from math import inf
 
+from ahbm.base.rules import ANY, UNLIMITED, Rule, Rules, Span
 from ahbm.choose.formats.format import Format, Read, collective_of, comments, exactly, malformed, unwritable
 from ahbm.choose.names import UCC
-from ahbm.choose.rules import ANY, UNLIMITED, Rule, Rules, Span, bounded, unreached
+from ahbm.choose.rules import bounded, unreached
 
 VARIABLE = "UCC_TL_UCP_TUNE"
 _LINE = re.compile(r"\s*(?:export\s+)?(UCC_[A-Z0-9_]+_TUNE)\s*=\s*([\"']?)(.*?)\2\s*")

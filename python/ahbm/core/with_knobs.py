@@ -1,4 +1,4 @@
-"""An algorithm under the knobs of a choice: what they change of it, and of the machine that it runs on."""
+"""An algorithm under knobs: what they change of it, and of the machine that it runs on."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ahbm._core import Machine, Plan
+from ahbm.base.knobs import Knobs
 from ahbm.base.layout import Layout
 from ahbm.base.request import Request
 from ahbm.config.protocols import chosen, forced, protocols_of
 from ahbm.config.settings import Settings
-from ahbm.core.selection import Choice
 from ahbm.source.algorithm import Algorithm, Lowered
 
 FULL_THREADS = 512
@@ -30,7 +30,7 @@ def slower_math(machine: Machine, threads: int) -> tuple[tuple[str, str], ...] |
 
 
 @dataclass(frozen=True, eq=False)
-class TurnedAlgorithm:
+class WithKnobs:
     """An algorithm of the emulator under knobs."""
 
     base: Algorithm
@@ -40,13 +40,13 @@ class TurnedAlgorithm:
     knobs: tuple[tuple[str, str | int], ...]
     overrides: tuple[tuple[str, str], ...]
     """Of the machine."""
-    heard: str
+    modelled: str
     """The knobs that are in the simulated time, in words; "" for none."""
     note: str
     """Which knobs are in the simulated time, and which are not."""
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, TurnedAlgorithm) and (self.name, self.identity) == (other.name, other.identity)
+        return isinstance(other, WithKnobs) and (self.name, self.identity) == (other.name, other.identity)
 
     def __hash__(self) -> int:
         return hash((self.name, self.knobs, self.overrides))
@@ -124,10 +124,10 @@ class TurnedAlgorithm:
         return self.base.plan(machine, request, settings, limits)
 
 
-def turned(
-    choice: Choice, algorithm: Algorithm, settings: Settings, machine: Machine, nbytes: int, ranks: int
-) -> TurnedAlgorithm:
-    """The algorithm of a choice under its knobs, for `nbytes` bytes of one rank's array among `ranks` ranks.
+def with_knobs(
+    knobs: Knobs, algorithm: Algorithm, settings: Settings, machine: Machine, nbytes: int, ranks: int
+) -> WithKnobs:
+    """An algorithm under knobs, for `nbytes` bytes of one rank's array among `ranks` ranks.
 
     A protocol is one of the machine's library, by its name, and the protocol of a plan. Channels are the algorithm's,
     or else those of the machine's protocols. Threads below `FULL_THREADS` slow the math of the machine. All else is
@@ -135,25 +135,24 @@ def turned(
 
     Raises ConfigError (AHBM-C192, C210) for a protocol that the machine's library does not have for such a call.
     """
-    knobs = choice.knobs
     overrides: tuple[tuple[str, str], ...] = ()
-    base, modelled = algorithm.with_knobs(knobs)
-    modelled = set(modelled)
-    if choice.protocol is not None and machine.protocols:
-        protocol = forced(machine, choice.protocol, nbytes, ranks)
+    base, found = algorithm.with_knobs(knobs.knobs)
+    modelled = set(found)
+    if knobs.protocol is not None and machine.protocols:
+        protocol = forced(machine, knobs.protocol, nbytes, ranks)
         if machine.protocol is None:
             overrides = protocol.on(nbytes)
             modelled |= {"protocol"}
-    if choice.channels is not None and "channels" not in modelled:
-        capped = [one.name for one in protocols_of(machine) if one.channels and choice.channels <= one.channels[0]]
-        overrides += tuple((f"protocols.{name}.channels", str(choice.channels)) for name in capped)
+    if knobs.channels is not None and "channels" not in modelled:
+        capped = [one.name for one in protocols_of(machine) if one.channels and knobs.channels <= one.channels[0]]
+        overrides += tuple((f"protocols.{name}.channels", str(knobs.channels)) for name in capped)
         modelled |= {"channels"} if capped else set()
-    if choice.threads is not None and (slower := slower_math(machine, choice.threads)) is not None:
+    if knobs.threads is not None and (slower := slower_math(machine, knobs.threads)) is not None:
         overrides += slower
         modelled.add("threads")
-    heard, idle = (
-        ", ".join(f"{name} {knob}" for name, knob in knobs.items() if (name in modelled) is is_heard)
-        for is_heard in (True, False)
+    in_time, idle = (
+        ", ".join(f"{name} {knob}" for name, knob in knobs.knobs.items() if (name in modelled) is wanted)
+        for wanted in (True, False)
     )
-    note = f"knobs: {heard or 'none'} in the time" + (f"; {idle} carried, not modelled" if idle else "")
-    return TurnedAlgorithm(base, settings, tuple(knobs.items()), overrides, heard, note)
+    note = f"knobs: {in_time or 'none'} in the time" + (f"; {idle} carried, not modelled" if idle else "")
+    return WithKnobs(base, settings, tuple(knobs.knobs.items()), overrides, in_time, note)

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ahbm.base.knobs import Knobs
+
 if TYPE_CHECKING:
     from ahbm.core.emulator import Emulator
     from ahbm.source.algorithm import Algorithm
@@ -16,20 +18,16 @@ override, the packaged ccl.yaml."""
 
 
 @dataclass(frozen=True)
-class Choice:
+class Choice(Knobs):
     """An algorithm with its knobs, and the rule that chose it. A knob that is None was not chosen."""
 
     rule: str
     algorithm: str | Algorithm
     """A name, or an algorithm that ccl.yaml does not name."""
-    protocol: str | None = None
-    """"ll", "ll128" or "simple", as NCCL calls them."""
-    channels: int | None = None
-    """Parts that the call is cut into, each on connections of its own."""
-    threads: int | None = None
-    """Of one channel."""
-    chunk_bytes: int | None = None
-    """Longest piece that is sent at once."""
+    notes: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    """What the reader of a result should know of how it was chosen."""
+    written: str = field(default="", compare=False, repr=False)
+    """`file:line` of the rule or the selector of ccl.yaml that chose it; empty for others."""
     why: Any = field(default=None, compare=False, repr=False)
     """The evidence for a selector's choice (`ahbm.selectors.why.Why`); of no meaning for whether two choices are
     equal."""
@@ -39,21 +37,8 @@ class Choice:
         """The algorithm's."""
         return self.algorithm if isinstance(self.algorithm, str) else self.algorithm.name
 
-    @property
-    def knobs(self) -> dict[str, str | int]:
-        """The knobs that were chosen, by name."""
-        named = {name: getattr(self, name) for name in KNOBS}
-        return {name: value for name, value in named.items() if value is not None}
-
     def __str__(self) -> str:
-        knobs = "".join(f", {name} {value}" for name, value in self.knobs.items())
-        return f"{self.name}{knobs} (chosen by {self.rule})"
-
-
-KNOBS = ("protocol", "channels", "threads", "chunk_bytes")
-"""The fields of a Choice that are knobs."""
-MOST = {"channels": 1 << 10, "threads": 1 << 10, "chunk_bytes": 1 << 40}
-"""The largest values of those that are numbers; the least is 1."""
+        return ", ".join(filter(None, (self.name, self.told))) + f" (chosen by {self.rule})"
 
 
 class Candidates(Mapping[str, "Algorithm"]):
