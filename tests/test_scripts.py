@@ -136,6 +136,7 @@ RUN = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "small"), RUN)
 def test_a_script_runs_small(
     name: str, small: Small, here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

@@ -60,6 +60,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_machine_that_the_emulator_measured_comes_back(template: Path) -> None:
     found = calibrate([table(machine())], template)
     known = values(found)
@@ -74,6 +75,7 @@ def test_a_machine_that_the_emulator_measured_comes_back(template: Path) -> None
     assert found.deviation_percent < 0.5
 
 
+@pytest.mark.slow
 def test_keys_of_a_template_come_back(template: Path, tmp_path: Path) -> None:
     # A ring of 8 does not tell the launch from 14 steps.
     free = ["protocols.ll.step_ns", "protocols.ll.max_gbs", "protocols.simple.max_gbs=10..450"]
@@ -86,6 +88,7 @@ def test_keys_of_a_template_come_back(template: Path, tmp_path: Path) -> None:
     assert max(each.percent for each in found.judged[0].errors) < 1
 
 
+@pytest.mark.slow
 def test_several_tables_tell_the_launch_from_the_steps() -> None:
     tree = machine()
     found = calibrate([table(tree, 4), table(tree, 8), replace(table(tree, 8), name="again.csv")])
@@ -94,6 +97,7 @@ def test_several_tables_tell_the_launch_from_the_steps() -> None:
     assert len([each for each in found.parameters if each.percent is not None]) <= 9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("at", "by"), [(3, 30.0), (17, 30.0), (10, 10.0)])
 def test_one_wrong_row_moves_no_parameter(at: int, by: float) -> None:
     right = table(machine())
@@ -105,6 +109,7 @@ def test_one_wrong_row_moves_no_parameter(at: int, by: float) -> None:
         assert values(wrong)[key] == pytest.approx(value, rel=0.05), key
 
 
+@pytest.mark.slow
 def test_a_wrong_row_of_a_noisy_table_does_not_count() -> None:
     noisy = table(machine(), noise=0.02)
     rows = list(noisy.rows)
@@ -119,6 +124,7 @@ def test_a_wrong_row_of_a_noisy_table_does_not_count() -> None:
     assert wrong.tree["calibration"]["sources"][0]["rows"] == len(rows) - 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", range(1, 20))
 def test_the_rows_around_suggest_a_time(at: int) -> None:
     right = table(machine())
@@ -142,6 +148,7 @@ def test_a_slip_before_a_jump_is_taken_back() -> None:
     assert [row.us for row in cleaned(replace(right, rows=tuple(rows)), notes).rows] == times and len(notes) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", [10.0, 0.1, 1000.0, 0.001])
 @pytest.mark.parametrize("at", [0, 1, 12, 18, 19])
 def test_a_slip_of_the_decimal_point_is_taken_back(at: int, by: float) -> None:
@@ -186,6 +193,7 @@ def among_nodes(most: int) -> dict[str, Any]:
     return tree | {"launch": {"overhead_ns": 1000 * templates.LAUNCH_US}}
 
 
+@pytest.mark.slow
 def test_a_library_with_trees_and_rings_comes_back_from_few_nodes() -> None:
     sizes = [1 << at for at in range(6, 29, 3)]
     known = {ranks: table(among_nodes(ranks), ranks, sizes) for ranks in (4, 8, 32)}
@@ -203,6 +211,7 @@ def test_a_library_with_trees_and_rings_comes_back_from_few_nodes() -> None:
     assert max(off) < 0.01, off
 
 
+@pytest.mark.slow
 def test_a_single_node_and_two_of_them_are_fitted_together() -> None:
     heads = [Table("t", "0", "all_reduce", 4 * nodes, nodes, "A100", (Row(8, 1.0, 1),)) for nodes in (1, 2)]
     tree = templates.of(heads).machine(8) | {"launch": {"overhead_ns": 5000.0}}
@@ -219,6 +228,7 @@ def test_a_single_node_and_two_of_them_are_fitted_together() -> None:
     assert (found.deviation_percent > 10) == any("differ from its law" in note for note in found.notes)
 
 
+@pytest.mark.slow
 def test_errors_are_those_of_the_machine_and_not_those_of_its_law(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibration, "ADDS_UP", float("inf"))  # else the law follows the machine
     rows = tuple(Row(1 << at, 13 + (1 << at) / 230e3, at) for at in range(8, 27))
@@ -231,6 +241,7 @@ def test_errors_are_those_of_the_machine_and_not_those_of_its_law(monkeypatch: p
     assert max(band["worst_percent"] for band in found.tree["calibration"]["bands"]) == pytest.approx(max(off), abs=0.5)
 
 
+@pytest.mark.slow
 def test_a_library_that_chooses_by_size_is_followed() -> None:
     tree = machine(
         ll={"step_ns": 600.0, "max_gbs": 50.0, "max_bytes": (1 << 20) - 1},
@@ -332,6 +343,7 @@ def test_templates_come_from_strangers(tmp_path: Path, text: str, code: str) -> 
     assert caught.value.code == code
 
 
+@pytest.mark.slow
 def test_a_template_may_leave_everything_out(tmp_path: Path) -> None:
     (tmp_path / "nodes.yaml").write_text(
         "system: {sips: {count: 8, topology: nodes, nodes: , link: }}\nsip: {cube_mesh: {w: 1, h: 1}}\n"
@@ -350,6 +362,7 @@ def test_tables_of_unlike_machines_are_refused() -> None:
         calibrate([one, replace(one, accelerator="A100")])
 
 
+@pytest.mark.slow
 def test_the_result_is_json() -> None:
     found = calibrate([table(machine(), sizes=SIZES[::2])])
     data = json.loads(json.dumps(found.to_json()))

@@ -377,6 +377,7 @@ def without(base: tuple[str, ...], option: Any) -> tuple[str, ...]:
     return tuple(kept)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "target"), cases())
 def test_an_option_changes_the_answer_or_is_refused(command: str, target: str, source: Path, tmp_path: Path) -> None:
     found = holes(command, target, source, tmp_path / "here")

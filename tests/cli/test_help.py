@@ -38,6 +38,7 @@ def test_every_command_stands_in_one_panel_uncut(tmp_path: Path) -> None:
     assert "\x1b" not in told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "lines"), list(examples()))
 def test_the_examples_of_a_command_run(
     name: str, lines: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

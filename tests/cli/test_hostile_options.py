@@ -106,6 +106,7 @@ def called(arguments: list[str]) -> tuple[object, str]:
     return 0, err.getvalue()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", BASE)
 def test_every_option(command: str, here: Path) -> None:
     if command == "astra":

@@ -69,6 +69,7 @@ def test_every_command_is_listed_here() -> None:
     assert set(commands()) == set(COMMANDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [*COMMANDS, "--help", "--version"])
 def test_a_full_disk(command: str, here: Path) -> None:
     if command == "astra":
@@ -105,6 +106,7 @@ def test_a_pipe_that_is_closed(here: Path) -> None:
     assert (done.returncode, done.stderr) == (1, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [(["list"], 0), (["run", "nothing"], 3), (["run", "--nope"], 2), (["-vv", "run", "all_reduce", "--size", "64"], 0)],

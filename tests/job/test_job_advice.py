@@ -31,6 +31,7 @@ def replayed(target: str, topology: str) -> JobReport:
     return report
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("topology", "cut"),
     [
@@ -57,6 +58,7 @@ def test_advice_on_a_job_is_simulated_and_within_what_it_touches(
     assert not any("up to" in sentence or "of all calls together" in sentence for sentence in headline)
 
 
+@pytest.mark.slow
 def test_the_command_of_each_advice_shows_its_time(here: Path) -> None:
     report = replayed(written(here, tp=2, dp=4), "npu_ring_8")
     entries = [entry for entry in told(report.explain().advice) if entry.command]
@@ -81,6 +83,7 @@ def test_uneven_stages_are_told(here: Path) -> None:
     assert "computations named 'head' in half their time" in told(report.explain().advice)[0].what
 
 
+@pytest.mark.slow
 def test_a_large_job_is_not_tried_unless_it_is_asked_for(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ahbm.job.advice.SEARCHED", 10)
     report = replayed(written(here, tp=2), "npu_ring_8")
@@ -89,6 +92,7 @@ def test_a_large_job_is_not_tried_unless_it_is_asked_for(here: Path, monkeypatch
     assert any(entry.what.startswith("computations") for entry in report.explain().advise(None))
 
 
+@pytest.mark.slow
 def test_a_page_of_a_step_has_one_time_of_a_step(here: Path) -> None:
     target = written(here, tp=2)
     report = replayed(target, "npu_ring_8")

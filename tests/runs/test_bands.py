@@ -78,6 +78,7 @@ def test_files_that_are_compared_tell_it(tmp_path: Path) -> None:
     assert OUTSIDE in call("compare", "then.json", "then.json", cwd=tmp_path)
 
 
+@pytest.mark.slow
 def test_a_page_tells_it(tmp_path: Path) -> None:
     call("report", "all_reduce", *ON, "--no-explain", "-o", "page.html", cwd=tmp_path)
     assert OUTSIDE in (tmp_path / "page.html").read_text(encoding="utf-8")

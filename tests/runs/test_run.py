@@ -271,6 +271,7 @@ def test_a_wrong_result_names_the_contributions(op: str, change: Callable[[str],
     assert told in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ELEMENTS)
 @pytest.mark.parametrize("op", ["sum", "prod", "min", "max", "avg", "band", "bor", "bxor"])
 def test_exact_data_are_exact_in_any_order(op: str, name: str) -> None:
@@ -330,6 +331,7 @@ def test_one_place_alone_is_not_repeated() -> None:
 MACHINES = ("default", *topology.names())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", MACHINES)
 def test_every_collective_runs_on_every_machine_in_the_box_at_eight_gibibytes(machine: str) -> None:
     emulator = Emulator.load(None if machine == "default" else machine)

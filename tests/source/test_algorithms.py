@@ -266,6 +266,7 @@ def call_of(algorithm: str, ranks: int, n_elem: int, **more: Any) -> Call:
     return Call(collective, ranks, n_elem, **more)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("algorithm", "network"), CASES)
 def test_exact(emulator: Emulators, algorithm: str, network: str) -> None:
     for dtype in DTYPES:
@@ -273,6 +274,7 @@ def test_exact(emulator: Emulators, algorithm: str, network: str) -> None:
             check_exact(emulator(network), call_of(algorithm, RANKS[network], n_elem), algorithm, dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", ["prod", "min", "max", "avg"])
 @pytest.mark.parametrize("algorithm", [name for name, collective in ALGORITHMS.items() if collective in REDUCING])
 def test_operators(emulator: Emulators, algorithm: str, op: str) -> None:
@@ -298,6 +300,7 @@ def test_rounding(emulator: Emulators, algorithm: str, dtype: str) -> None:
         assert (np.abs(got - wide) <= np.where(changed, (call.ranks - 1) * ulp, 0)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("algorithm", "network"), [case for case in CASES if case[0] in ALL_REDUCE])
 def test_placed_tensors(emulator: Emulators, algorithm: str, network: str) -> None:
     """Every cube's tile is one contribution, and every cube ends with the result."""
@@ -312,6 +315,7 @@ def test_placed_tensors(emulator: Emulators, algorithm: str, network: str) -> No
             np.testing.assert_array_equal(y, np.broadcast_to(want, y.shape))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5, 8, 9, 16])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_world_sizes_and_roots(algorithm: str, ranks: int) -> None:
@@ -325,6 +329,7 @@ def test_world_sizes_and_roots(algorithm: str, ranks: int) -> None:
         check_exact(emulator, call_of(algorithm, ranks, 7, root=root), algorithm, "float16")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_slots", [1, 4])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_two_calls_in_one_launch(machines: Machines, tmp_path: Path, algorithm: str, n_slots: int) -> None:
