@@ -10,7 +10,11 @@ PIP := install --quiet --disable-pip-version-check
 PYTEST := -m pytest -q --durations=15 --dist worksteal
 STEP := @scripts/step
 
-.PHONY: demo test quick torch style lint clippy types stubs bench fuzz clean
+# Interpreters are started often, and each would compile whatever has no bytecode.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: demo test quick torch torch-tests torch-suite torch-libraries torch-scripts
+.PHONY: style lint clippy types windows stubs bench fuzz clean
 
 demo: $(VENV)/.running
 	$(STEP) "algorithms/my_allreduce.py on topology.yaml, beside a ring that comes with AHBM" \
@@ -28,10 +32,18 @@ quick: style $(VENV)/.testing
 		[ -z "$$crates" ] || scripts/step "Rust tests of what changed: $$crates" cargo test -q $$crates
 	$(STEP) "Python tests but the slow ones" $(BIN)/python $(PYTEST) -n auto -m "not slow"
 
-torch: $(TORCH)/.testing
+torch: torch-tests torch-suite torch-libraries torch-scripts
+
+torch-tests: $(TORCH)/.testing
 	$(STEP) "torch tests" $(TORCH)/bin/python $(PYTEST) -n 2 tests/torch_backend tests/test_docs.py tests/test_examples.py -k "torch or training"
+
+torch-suite: $(TORCH)/.testing
 	$(STEP) "a part of torch's own suite" $(TORCH)/bin/python tests/torch_acceptance/run.py --quick
+
+torch-libraries: $(TORCH)/.testing
 	$(STEP) "libraries on torch, on gloo and on ahbm" $(TORCH)/bin/python tests/torch_acceptance/libraries.py
+
+torch-scripts: $(TORCH)/.testing
 	$(STEP) "scripts for GPUs, on devices that are not there" $(TORCH)/bin/python tests/torch_acceptance/scripts.py --quick ddp fsdp2 tensor_parallel multigpu_torchrun
 
 # The lints that need nothing built.
@@ -40,14 +52,16 @@ style: $(VENV)/.linting
 	$(STEP) "ruff format" $(BIN)/ruff format --check .
 	$(STEP) "ruff check" $(BIN)/ruff check .
 
-lint: style clippy types stubs
+lint: style clippy types windows stubs
 
 clippy:
 	$(STEP) "clippy" cargo clippy --workspace --all-targets -- -D warnings
 
 types: $(VENV)/.testing
 	$(STEP) "mypy" $(BIN)/mypy
-	$(STEP) "mypy, as if on Windows" $(BIN)/mypy --platform win32 python/ahbm
+
+windows: $(VENV)/.testing
+	$(STEP) "mypy, as if on Windows" $(BIN)/mypy --platform win32 --cache-dir .mypy_cache/windows python/ahbm
 
 stubs: $(VENV)/.testing
 	$(STEP) "stubs of the native module" $(BIN)/python scripts/check_stubs.py
