@@ -254,6 +254,7 @@ def test_a_library_that_chooses_by_size_is_followed() -> None:
     assert predicted[1] - predicted[0] == pytest.approx(8.4, rel=0.02)
 
 
+@pytest.mark.slow
 def test_the_file_is_a_machine_and_says_what_is_known(tmp_path: Path) -> None:
     found = fitted(0.02)
     written.save(found.tree, tmp_path / "machine.yaml")
@@ -286,6 +287,7 @@ def test_the_file_is_a_machine_and_says_what_is_known(tmp_path: Path) -> None:
         assert changed.band is None and any(told in note for note in changed.notes)
 
 
+@pytest.mark.slow
 def test_a_calibration_changes_no_time_and_no_hash(tmp_path: Path) -> None:
     found = fitted()
     plain = {key: value for key, value in found.tree.items() if key != "calibration"}
