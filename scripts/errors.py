@@ -2,8 +2,8 @@
 
     python scripts/errors.py [--check]
 
-The registry is `rust/machine/src/codes.rs` with `codes/cases.rs`, as the installed `ahbm` has it; classes and exit
-codes are those of `ahbm.errors`.
+The registry is `rust/findings/src/codes.rs`, as the installed `ahbm` has it; classes and exit codes are those of
+`ahbm.errors`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from ahbm._core import cases, codes
+from ahbm._core import codes
 from ahbm.base.codes import FAMILIES as HEADINGS
 from ahbm.errors import FAMILIES, AhbmError, RankError
 
@@ -32,7 +32,7 @@ def families() -> str:
 
 def warnings() -> str:
     runs: list[list[str]] = []
-    for code, meaning in codes():
+    for code, meaning, *_ in codes():
         if not meaning.startswith("warning:"):
             continue
         follows = runs and (runs[-1][-1][:6], int(runs[-1][-1][6:]) + 1) == (code[:6], int(code[6:]))
@@ -42,11 +42,11 @@ def warnings() -> str:
 
 
 def tables() -> str:
-    known, told = codes(), {code: case for code, *case in cases()}
-    assert {code[5] for code, _ in known} == set(HEADINGS), "a family without a heading"
+    known = codes()
+    assert {row[0][5] for row in known} == set(HEADINGS), "a family without a heading"
     parts = []
     for letter, family in HEADINGS.items():
-        rows = [f"| `{code}` | {meaning} | {' | '.join(told[code])} |" for code, meaning in known if code[5] == letter]
+        rows = [f"| `{code}` | {' | '.join(row)} |" for code, *row in known if code[5] == letter]
         head = ["| code | meaning | for example | what to do |", "|---|---|---|---|"]
         parts.append("\n".join([f"## {letter}: {family.subject}", "", *head, *rows, ""]))
     return "\n" + "\n".join(parts) + "\n"

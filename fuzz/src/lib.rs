@@ -1,7 +1,8 @@
 //! What fuzz targets share.
 
-use ahbm_formats::{Document, Reading, chakra, msccl_xml, mscclpp};
-use ahbm_machine::Diagnostic;
+use ahbm_check::PlanCheck;
+use ahbm_findings::Diagnostic;
+use ahbm_formats::{Document, chakra, msccl_xml, mscclpp};
 use ahbm_plan::{Budget, Limit};
 
 /// Every finding has a stable code and says something.
@@ -22,26 +23,26 @@ pub fn pieces(mut bytes: &[u8]) -> Vec<&[u8]> {
     pieces
 }
 
-/// A document and how to read it: the first byte chooses the format and the options, the rest is the file. A Chakra
+/// A document and how to check it: the first byte chooses the format and the options, the rest is the file. A Chakra
 /// trace, binary or JSON, is a sequence of files, as in [`pieces`].
-pub fn document(bytes: &[u8]) -> Option<(Reading, Result<Document, Vec<Diagnostic>>)> {
+pub fn document(bytes: &[u8]) -> Option<(PlanCheck, Result<Document, Vec<Diagnostic>>)> {
     let (format, bytes) = bytes.split_first()?;
     let budget = Budget::default().with(Limit::Ops, 1 << 12).with(Limit::CheckSteps, 1 << 16);
     let slots = 1 + u32::from(format >> 4);
-    let reading = Reading { budget, quirks: format & 4 != 0, slots, orders: 3, ..Reading::default() };
+    let check = PlanCheck { budget, slots, orders: 3, ..PlanCheck::default() };
     let name = ["fuzz.xml", "fuzz.json", "fuzz.0.et", "fuzz.0.json"][usize::from(format % 4)];
     let files = if format % 4 < 2 { vec![bytes] } else { pieces(bytes) };
-    Some((reading, read(name, &files, &reading)))
+    Some((check, read(name, &files, &budget, format & 4 != 0)))
 }
 
 /// The files as what `name`, that of the first, says they are.
-pub fn read(name: &str, files: &[&[u8]], reading: &Reading) -> Result<Document, Vec<Diagnostic>> {
-    let (budget, quirks) = (reading.budget, reading.quirks);
+pub fn read(name: &str, files: &[&[u8]], budget: &Budget, quirks: bool) -> Result<Document, Vec<Diagnostic>> {
+    let budget = *budget;
     match name.split_once('.') {
-        Some((_, "xml")) => msccl_xml::read(files[0], name, &budget).map(Document::Msccl),
+        Some((_, "xml")) => msccl_xml::read(files[0], name, &budget).map(Document::msccl),
         Some((_, "json")) => {
             let options = mscclpp::ReadOptions { budget, quirks };
-            mscclpp::read(files[0], name, &options).map(Document::Mscclpp).map_err(|finding| vec![finding])
+            mscclpp::read(files[0], name, &options).map(Document::mscclpp).map_err(|finding| vec![finding])
         }
         _ => {
             let names: Vec<String> = (0..files.len()).map(|rank| name.replace(".0.", &format!(".{rank}."))).collect();

@@ -1,7 +1,7 @@
 """Everything that can go wrong, as one family of exceptions.
 
 A stable code (``AHBM-D101``) is what scripts match on. Its letter decides the class (``FAMILIES``), the class decides
-the exit code of the command line. ``docs/errors.md`` lists all codes; ``rust/machine/src/codes.rs`` is where they are
+the exit code of the command line. ``docs/errors.md`` lists all codes; ``rust/findings/src/codes.rs`` is where they are
 registered.
 """
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from ahbm._core import cases
+from ahbm._core import codes
 from ahbm.cli import app
 from ahbm.errors import AhbmError
 from support.commands import run
@@ -17,7 +17,7 @@ from support.commands import run
 OF_RUN = ("--set", "-t", "-a", "--size", "--ranks", "--trace")
 COMMANDS = {
     code: example.strip("`").removeprefix("ahbm ").split()
-    for code, example, _ in cases()
+    for code, _, example, _ in codes()
     if re.fullmatch(r"`(ahbm (?!new ring)|--?)[^`]*`", example) and not re.search(r"plan\.xml|\.et\b", example)
 }
 """Examples that are a whole command, or an option of `ahbm run`."""

@@ -1,6 +1,6 @@
 """Names of the error codes on which decisions rest, and what there is to say about any code.
 
-`ahbm._core.codes()` lists every code with its meaning, `ahbm._core.cases()` with an example and what to do.
+`ahbm._core.codes()` lists every code with its meaning, an example and what to do.
 """
 
 from __future__ import annotations
@@ -112,9 +112,9 @@ def is_code(text: str) -> bool:
 
 def explained(text: str) -> Explained:
     """A code, with or without its prefix, from the registry. Raises ConfigError (AHBM-C144) for an unknown one."""
-    from ahbm._core import cases, codes
+    from ahbm._core import codes
 
-    known = dict(codes())
+    known = {row[0]: row for row in codes()}
     code = f"AHBM-{text.upper().removeprefix('AHBM-')}"
     if code not in known:
         near = sorted(known, key=lambda other: (other[5] != code[5], abs(int(other[6:]) - int(code[6:]))))
@@ -124,5 +124,5 @@ def explained(text: str) -> Explained:
     about = (kind.__doc__ or "").partition("\n")[0] if letter in errors.FAMILIES else "A defect of AHBM."
     anchor = f"{letter}-{family.subject}".lower().replace(" ", "-")
     more = f"docs/errors.md#{anchor}, docs/{family.page}.md"
-    example, advice = {case: told for case, *told in cases()}[code]
-    return Explained(code, known[code], kind.__name__, kind.exit_code, about, example, advice, more)
+    _, meaning, example, advice = known[code]
+    return Explained(code, meaning, kind.__name__, kind.exit_code, about, example, advice, more)

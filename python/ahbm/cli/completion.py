@@ -16,7 +16,7 @@ def explainable(incomplete: str) -> list[str]:
     """Collectives, and error codes where one is begun."""
     from ahbm._core import codes
 
-    told = [code for code, _ in codes()] if incomplete.startswith("AHBM-") else []
+    told = [code for code, *_ in codes()] if incomplete.startswith("AHBM-") else []
     return [*collectives(incomplete), *_fitting(told, incomplete)]
 
 

@@ -11,9 +11,9 @@ pub use system::{Choice, Implementation, Native, Policy, System};
 
 pub(crate) use system::place;
 
+use ahbm_findings::Diagnostic;
 use ahbm_formats::chakra::{ReadOptions, read_ranks, read_workload};
-use ahbm_machine::Diagnostic;
-use ahbm_machine::yaml::{self, Value};
+use ahbm_wire::yaml::{self, Value};
 use ahbm_workload::{Groups, Workload};
 use indexmap::IndexMap;
 use keys::{Keys, text, wrong};

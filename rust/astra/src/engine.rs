@@ -6,19 +6,20 @@ mod mail;
 mod network;
 mod rank;
 mod slab;
+mod stated;
 mod steps;
 mod stream;
 mod stuck;
 mod tree;
 
-pub(crate) use call::{choices, chosen};
+pub(crate) use stated::{Cut, choices, chosen, chunks};
 
 use crate::Options;
 use crate::config::{Flags, Setup};
 use crate::report::{CallKind, Report, Traffic};
 use ahbm_engine::EventQueue;
 use ahbm_engine::interrupt::spend;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_workload::{Collective, Workload};
 use indexmap::IndexMap;
 use mail::{Key, Mail, Then};

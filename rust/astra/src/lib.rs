@@ -45,7 +45,7 @@ mod report;
 pub use config::{Backend, Files, Flags, Setup};
 pub use report::{CallKind, LinkTraffic, RankTimes, Report, Traffic};
 
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 
 /// What a run may take, and what it keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,35 +1,14 @@
 //! What is wrong with a set-up before it runs: what stops ASTRA-sim, and what never ends there.
 
 use crate::config::{Choice, Expansion, Native, Setup, place};
-use crate::engine::{choices, chosen};
-use ahbm_machine::Diagnostic;
+use crate::engine::{Cut, choices, chosen, chunks};
+use ahbm_findings::Diagnostic;
 use ahbm_workload::{CallSpec, Collective, Group, Node, Work, Workload};
 use indexmap::IndexMap;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 /// Findings that one answer lists.
 const LISTED: usize = 50;
-
-/// How a collective is cut into streams.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Cut {
-    /// Bytes of a stream.
-    pub(crate) bytes: u64,
-    /// Number of streams; 0 where ASTRA-sim would make them for ever, or none.
-    pub(crate) streams: u64,
-}
-
-/// The streams of a collective of `bytes` in a world of so many ranks: at least a byte per rank each, but of
-/// all_gather.
-pub(crate) fn chunks(setup: &Setup, collective: Collective, bytes: u64, world: u32) -> Cut {
-    let splits = setup.system.splits.max(1);
-    let (mut chunk, mut size) = (bytes / splits, bytes);
-    if collective != Collective::AllGather && u64::from(world) > chunk {
-        chunk = world.into();
-        size = splits * chunk;
-    }
-    Cut { bytes: chunk, streams: if chunk == 0 { 0 } else { size.div_ceil(chunk) } }
-}
 
 /// Runs there, with another meaning than the files have: told behind the run.
 pub(crate) const TOLD: &str = "AHBM-U232";

@@ -1,6 +1,6 @@
 //! What a run says.
 
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_workload::Collective;
 
 /// Times of a rank in ns.

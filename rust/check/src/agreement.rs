@@ -9,10 +9,11 @@
 use crate::schedule::{Ended, Fence, Order, Schedule, Wait, Watch};
 use crate::support::{Step, Subject};
 use ahbm_emulator::{Memory, Options, Timeline, replay, simulate};
-use ahbm_machine::{Coord, Diagnostic, Direction, Machine, Node, Sfr};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{Coord, Direction, Machine, Node, Sfr};
 use ahbm_program::{
-    AgentId, BinaryFn, BodyBuilder, ChannelSettings, Dtype, Locus, Mem, OpKind, Origin, Program, ProgramBuilder,
-    Scalar, Tile,
+    AgentId, BinaryFn, BodyBuilder, ChannelSettings, Comm, Control, Dtype, Locus, Math, Mem, Move, OpKind, Origin,
+    Program, ProgramBuilder, Scalar, Tile,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -201,33 +202,41 @@ fn program(machine: &Machine, acts: &[Vec<Act>], any: &[bool], slots: u32) -> Pr
             let name = if east { "global_E" } else { "global_W" };
             body.direction(Direction::parse(name).expect("a direction"))
         };
-        let fill = OpKind::Fill { dst: own, scalar: one, tile };
+        let fill = OpKind::Math(Math::Fill { dst: own, scalar: one, tile });
         let kinds: Vec<OpKind> = list
             .iter()
             .filter_map(|&act| {
                 Some(match act {
-                    Act::Send(east) => OpKind::Send { dir: dir(&mut body, east), src: own, tile },
-                    Act::AwaitSlot(east) => OpKind::AwaitSlot { dir: dir(&mut body, east) },
-                    Act::Receive(_) | Act::Post(..) if any[agent] => OpKind::RecvAny { dst: body.value(), tile },
-                    Act::Receive(east) => OpKind::Recv { dir: dir(&mut body, east), dst: body.value(), tile },
+                    Act::Send(east) => OpKind::Comm(Comm::Send { dir: dir(&mut body, east), src: own, tile }),
+                    Act::AwaitSlot(east) => OpKind::Comm(Comm::AwaitSlot { dir: dir(&mut body, east) }),
+                    Act::Receive(_) | Act::Post(..) if any[agent] => {
+                        OpKind::Comm(Comm::RecvAny { dst: body.value(), tile })
+                    }
+                    Act::Receive(east) => {
+                        OpKind::Comm(Comm::Recv { dir: dir(&mut body, east), dst: body.value(), tile })
+                    }
                     Act::Post(east, number) => {
                         let dst = *posted.entry(number).or_insert_with(|| body.value());
-                        OpKind::PostRecv { dir: dir(&mut body, east), dst, tile }
+                        OpKind::Comm(Comm::PostRecv { dir: dir(&mut body, east), dst, tile })
                     }
-                    Act::Await(number) => OpKind::Await { value: *posted.get(&number)? },
+                    Act::Await(number) => OpKind::Comm(Comm::Await { value: *posted.get(&number)? }),
                     Act::Signal { counter, add, posted } => {
-                        OpKind::Signal { counter: counters[counter as usize], add, posted }
+                        OpKind::Control(Control::Signal { counter: counters[counter as usize], add, posted })
                     }
                     Act::WaitCounter { counter, at_least } => {
-                        OpKind::WaitCounter { counter: counters[counter as usize], at_least }
+                        OpKind::Control(Control::WaitCounter { counter: counters[counter as usize], at_least })
                     }
-                    Act::Acquire { counter, amount } => OpKind::Acquire { counter: counters[counter as usize], amount },
-                    Act::Barrier(id) => OpKind::Barrier { id: barriers[id as usize] },
-                    Act::Write => OpKind::Store { src: own, mem, tile, posted: true },
-                    Act::Group(true) => OpKind::ReducingLoad { f: BinaryFn::Add, dst: sum, group: group_of, tile },
-                    Act::Group(false) => OpKind::Multicast { src: own, group: group_of, tile },
-                    Act::Fence => OpKind::Fence,
-                    Act::Delay(ps) => OpKind::Delay { ps },
+                    Act::Acquire { counter, amount } => {
+                        OpKind::Control(Control::Acquire { counter: counters[counter as usize], amount })
+                    }
+                    Act::Barrier(id) => OpKind::Control(Control::Barrier { id: barriers[id as usize] }),
+                    Act::Write => OpKind::Move(Move::Store { src: own, mem, tile, posted: true }),
+                    Act::Group(true) => {
+                        OpKind::Move(Move::ReducingLoad { f: BinaryFn::Add, dst: sum, group: group_of, tile })
+                    }
+                    Act::Group(false) => OpKind::Move(Move::Multicast { src: own, group: group_of, tile }),
+                    Act::Fence => OpKind::Control(Control::Fence),
+                    Act::Delay(ps) => OpKind::Control(Control::Delay { ps }),
                 })
             })
             .collect();

@@ -16,9 +16,9 @@ use crate::schedule;
 use crate::spots::{NONE, Spots};
 use crate::support::{Step, Subject, touches};
 use ahbm_engine::interrupt::spend;
-use ahbm_machine::{Diagnostic, codes};
+use ahbm_findings::{Diagnostic, codes};
 use ahbm_plan::Expectation;
-use ahbm_program::{AgentId, OpKind, Program};
+use ahbm_program::{AgentId, Comm, Control, Move, OpKind, Program};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -180,7 +180,7 @@ impl<'p> Clocks<'p> {
         let indices = Counters::new(subject);
         let mut counters: Vec<Counter> = (0..indices.len()).map(|_| Counter::default()).collect();
         for op in program.agents.iter().flat_map(|agent| &program.bodies[agent.body as usize].ops) {
-            if let OpKind::WaitCounter { counter, at_least } = op.kind {
+            if let OpKind::Control(Control::WaitCounter { counter, at_least }) = op.kind {
                 for call in 0..subject.calls {
                     counters[indices.index(counter, call)].reached.entry(at_least.into()).or_default().0 += 1;
                 }
@@ -230,37 +230,37 @@ impl<'p> Clocks<'p> {
         let agent = step.agent;
         let kind = program.body(agent).ops[step.op as usize].kind;
         match (kind, step.message) {
-            (OpKind::AwaitSlot { dir }, _) => {
+            (OpKind::Comm(Comm::AwaitSlot { dir }), _) => {
                 let channel = program.tx(agent, dir);
                 self.credited(agent, channel, self.messages[channel.0 as usize].len() as u64);
             }
-            (OpKind::Send { .. }, Some((channel, number))) => {
+            (OpKind::Comm(Comm::Send { .. }), Some((channel, number))) => {
                 self.credited(agent, channel, number);
                 let clock = self.tell(agent);
                 self.messages[channel.0 as usize].push(clock);
             }
-            (OpKind::Recv { .. } | OpKind::RecvAny { .. }, Some((channel, number))) => {
+            (OpKind::Comm(Comm::Recv { .. } | Comm::RecvAny { .. }), Some((channel, number))) => {
                 self.received(agent, channel, number);
                 self.credit(agent, channel);
             }
             // The slot is emptied when the message comes, whatever the agent does meanwhile.
-            (OpKind::PostRecv { .. }, Some((channel, _))) => self.credit(agent, channel),
-            (OpKind::Await { .. }, Some((channel, number))) => self.received(agent, channel, number),
-            (OpKind::Fence, _) => {
+            (OpKind::Comm(Comm::PostRecv { .. }), Some((channel, _))) => self.credit(agent, channel),
+            (OpKind::Comm(Comm::Await { .. }), Some((channel, number))) => self.received(agent, channel, number),
+            (OpKind::Control(Control::Fence), _) => {
                 let clock = self.behind_posts(agent);
                 self.clocks[agent.0 as usize] = clock;
             }
-            (OpKind::Signal { counter, add, posted }, _) => {
+            (OpKind::Control(Control::Signal { counter, add, posted }), _) => {
                 let clock = self.tell(agent);
                 let clock = if posted { self.behind_posts(agent) } else { clock };
                 self.counters[self.indices.index(counter, step.call)].signal(clock, add);
             }
-            (OpKind::WaitCounter { counter, at_least }, _) => {
+            (OpKind::Control(Control::WaitCounter { counter, at_least }), _) => {
                 if let Some(clock) = self.counters[self.indices.index(counter, step.call)].waited(at_least.into()) {
                     self.learn(agent, &clock);
                 }
             }
-            (OpKind::Acquire { counter, amount }, _) => {
+            (OpKind::Control(Control::Acquire { counter, amount }), _) => {
                 if let Some(clock) = self.counters[self.indices.index(counter, step.call)].acquired(amount.into()) {
                     self.learn(agent, &clock);
                 }
@@ -489,7 +489,10 @@ impl<'p> Clocks<'p> {
 
 /// Whether an operation writes memory at some time after the agent has gone on.
 const fn posted(kind: OpKind) -> bool {
-    matches!(kind, OpKind::Store { posted: true, .. } | OpKind::Copy { posted: true, .. } | OpKind::Multicast { .. })
+    matches!(
+        kind,
+        OpKind::Move(Move::Store { posted: true, .. } | Move::Copy { posted: true, .. } | Move::Multicast { .. })
+    )
 }
 
 impl Counter {

@@ -4,7 +4,7 @@ use crate::nodes::{By, Contents};
 use crate::print::Print;
 use crate::support::{Step, Subject};
 use crate::values::{self, Found, Values};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::{Contribution, Expectation, Held, Observed, Reduced};
 use ahbm_program::{BinaryFn, BufferId};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,7 @@
 //! The counters of several calls.
 
 use crate::support::Subject;
-use ahbm_program::OpKind;
+use ahbm_program::{Control, OpKind};
 
 /// Counters by call: one that agents only wait on starts anew with every call, a semaphore keeps its value.
 #[derive(Debug, Clone)]
@@ -18,7 +18,7 @@ impl Counters {
         let program = subject.program;
         let mut semaphore = vec![false; program.counters as usize];
         for op in subject.programs().flat_map(|program| &program.bodies).flat_map(|body| &body.ops) {
-            if let OpKind::Acquire { counter, .. } = op.kind {
+            if let OpKind::Control(Control::Acquire { counter, .. }) = op.kind {
                 semaphore[counter as usize] = true;
             }
         }
@@ -26,7 +26,7 @@ impl Counters {
         if let Some(last) = subject.later.last() {
             for (launch, is_first) in [(program, true), (last, false)] {
                 for op in launch.agents.iter().flat_map(|agent| &launch.bodies[agent.body as usize].ops) {
-                    if let OpKind::Signal { counter, add, .. } = op.kind {
+                    if let OpKind::Control(Control::Signal { counter, add, .. }) = op.kind {
                         let sum = &mut initial[counter as usize];
                         *sum = if is_first { *sum + u64::from(add) } else { sum.saturating_sub(add.into()) };
                     }

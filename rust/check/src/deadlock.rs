@@ -1,8 +1,8 @@
 //! Deadlock reports: who waits for whom.
 
 use crate::schedule::{Schedule, Wait};
-use ahbm_machine::Diagnostic;
-use ahbm_program::{AgentId, ChannelId, OpKind};
+use ahbm_findings::Diagnostic;
+use ahbm_program::{AgentId, ChannelId, Control, OpKind};
 
 /// Agents listed in a report before it only counts the rest.
 const LISTED: usize = 16;
@@ -73,12 +73,16 @@ fn waits_for(run: &Schedule<'_>, agent: AgentId) -> Option<AgentId> {
         Wait::Launch => (0..run.waits.len() as u32).map(AgentId).find(|&other| {
             run.same_launch(agent, other) && !matches!(run.waits[other.0 as usize], Wait::Launch | Wait::Finished)
         }),
-        Wait::Counter(id) => {
-            still_to_do(run, agent, |kind| matches!(kind, OpKind::Signal { counter, .. } if *counter == id))
-        }
-        Wait::Barrier(id) => {
-            still_to_do(run, agent, |kind| matches!(kind, OpKind::Barrier { id: other } if *other == id))
-        }
+        Wait::Counter(id) => still_to_do(
+            run,
+            agent,
+            |kind| matches!(kind, OpKind::Control(Control::Signal { counter, .. }) if *counter == id),
+        ),
+        Wait::Barrier(id) => still_to_do(
+            run,
+            agent,
+            |kind| matches!(kind, OpKind::Control(Control::Barrier { id: other }) if *other == id),
+        ),
         Wait::Nothing | Wait::Finished => None,
     }
 }

@@ -36,7 +36,7 @@
 //! let verdict = check(&lowered.program, &expected, &CheckOptions::default());
 //! assert_eq!(verdict.outcome, Outcome::Wrong);
 //! assert!(verdict.findings[0].message.starts_with("rank 0, elements [0, 1) of the output of rank 0: rank 0 missing"));
-//! # Ok::<(), ahbm_machine::Diagnostic>(())
+//! # Ok::<(), ahbm_findings::Diagnostic>(())
 //! ```
 //!
 //! | code | finding |
@@ -60,7 +60,7 @@
 //!
 //! Reading order: [`Expectation`], `schedule` (who goes next), `print`, `nodes` and `values` (what it does), `spots` and `clocks`
 //! (what orders it), `deadlock` and `compare` (what to say), `proof` (the same with numbers). `walk` is one order, for other crates;
-//! `orders` is another question, in which order a sum adds.
+//! `orders` is another question, in which order a sum adds; `plans` asks all this of an algorithm that has no program yet.
 
 #[cfg(test)]
 mod agreement;
@@ -70,6 +70,7 @@ mod counters;
 mod deadlock;
 mod nodes;
 mod orders;
+mod plans;
 mod print;
 mod proof;
 mod schedule;
@@ -80,11 +81,13 @@ mod walk;
 
 use ahbm_plan::Expectation;
 pub use orders::{Orders, Part, Stretch, orders};
+pub use plans::{PlanCheck, as_blocks, check_plan};
 pub use proof::Proof;
-pub use walk::{Walker, needed_slots, sequence, stuck, walk};
+pub use walk::{Walker, needed_slots, walk};
 
-use ahbm_machine::{Diagnostic, Machine, codes};
-use ahbm_program::{AgentId, OpKind, Program};
+use ahbm_findings::{Diagnostic, codes};
+use ahbm_machine::Machine;
+use ahbm_program::{AgentId, Comm, Control, OpKind, Program};
 use clocks::Clocks;
 use compare::{RunResult, Terms};
 use log::{Level, debug, log_enabled};
@@ -406,9 +409,13 @@ fn determinate(program: &Program, shares: bool) -> bool {
     let mut givers = takers.clone();
     program.agents.iter().enumerate().all(|(index, agent)| {
         program.bodies[agent.body as usize].ops.iter().all(|op| match op.kind {
-            OpKind::RecvAny { .. } => false,
-            OpKind::Acquire { counter, .. } => *takers[counter as usize].get_or_insert(index) == index,
-            OpKind::Signal { counter, .. } => !shares || *givers[counter as usize].get_or_insert(index) == index,
+            OpKind::Comm(Comm::RecvAny { .. }) => false,
+            OpKind::Control(Control::Acquire { counter, .. }) => {
+                *takers[counter as usize].get_or_insert(index) == index
+            }
+            OpKind::Control(Control::Signal { counter, .. }) => {
+                !shares || *givers[counter as usize].get_or_insert(index) == index
+            }
             _ => true,
         })
     })

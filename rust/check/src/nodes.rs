@@ -1,6 +1,5 @@
 //! The contents of runs of elements: a graph of nodes, each made of earlier ones.
 
-use crate::orders::Addition;
 use crate::print::Print;
 use crate::support::Step;
 use ahbm_engine::interrupt::spend;
@@ -126,6 +125,16 @@ pub(crate) struct Nodes {
     narrower: FxHashMap<Node, Node>,
     /// By node and the bits of a factor, the same times the factor.
     scaled: FxHashMap<(Node, u64), Node>,
+}
+
+/// How a node was made, as far as sums go.
+pub(crate) enum Addition {
+    /// The element itself of a party.
+    Contribution(u32),
+    /// The sum of two nodes at the same index.
+    Of(u32, u32),
+    /// In another way.
+    None,
 }
 
 impl Nodes {

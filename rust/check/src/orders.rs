@@ -3,13 +3,14 @@
 //! The values of a sum are trees: a leaf is a contribution, any other node one addition. Addition commutes, bit for
 //! bit, so a tree's two sides have no order; the side with the smallest party is written first.
 
+use crate::nodes::Addition;
 use crate::support::{Step, Subject};
 use crate::values::Values;
 use crate::walk::{Walker, walk};
 use ahbm_emulator::Prepared;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::Expectation;
-use ahbm_program::{AgentId, BinaryFn, BufferId, ChannelId, Dtype, OpKind, Program};
+use ahbm_program::{AgentId, BinaryFn, BufferId, ChannelId, Comm, Dtype, Math, Move, OpKind, Program};
 use rustc_hash::FxHashMap;
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -107,24 +108,10 @@ pub fn orders(program: &Program, dtype: Dtype, operands: &[Part], results: &[Par
 /// Whether an operation moves or adds elements, creates them, or touches none.
 fn adds(kind: OpKind) -> bool {
     match kind {
-        OpKind::Binary { f, .. } | OpKind::ReducingLoad { f, .. } => f == BinaryFn::Add,
-        OpKind::Load { .. }
-        | OpKind::Store { .. }
-        | OpKind::Multicast { .. }
-        | OpKind::Copy { .. }
-        | OpKind::Fill { .. }
-        | OpKind::Send { .. }
-        | OpKind::Recv { .. }
-        | OpKind::PostRecv { .. }
-        | OpKind::Await { .. }
-        | OpKind::AwaitSlot { .. }
-        | OpKind::Signal { .. }
-        | OpKind::Fence
-        | OpKind::WaitCounter { .. }
-        | OpKind::Acquire { .. }
-        | OpKind::Barrier { .. }
-        | OpKind::Delay { .. } => true,
-        _ => false,
+        OpKind::Math(Math::Binary { f, .. }) | OpKind::Move(Move::ReducingLoad { f, .. }) => f == BinaryFn::Add,
+        OpKind::Math(Math::Fill { .. }) | OpKind::Move(_) | OpKind::Control(_) => true,
+        OpKind::Math(_) | OpKind::Comm(Comm::RecvAny { .. }) => false,
+        OpKind::Comm(_) => true,
     }
 }
 
@@ -213,14 +200,4 @@ impl Sums {
         let inner = text.strip_prefix('(').and_then(|text| text.strip_suffix(')')).unwrap_or(&text);
         seen.iter().all(|&there| there).then(|| inner.to_owned())
     }
-}
-
-/// How a node was made, as far as sums go.
-pub(crate) enum Addition {
-    /// The element itself of a party.
-    Contribution(u32),
-    /// The sum of two nodes at the same index.
-    Of(u32, u32),
-    /// In another way.
-    None,
 }

@@ -5,9 +5,10 @@
 
 use crate::{Outcome, Verdict, values};
 use ahbm_emulator::{Memory, Options, replay, simulate};
-use ahbm_machine::{Diagnostic, Machine, Ps, codes};
+use ahbm_findings::{Diagnostic, codes};
+use ahbm_machine::{Machine, Ps};
 use ahbm_plan::{Contribution, Expectation};
-use ahbm_program::{BinaryFn, Dtype, OpKind, Program};
+use ahbm_program::{BinaryFn, Dtype, Math, OpKind, Program};
 
 /// The result of a run with numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +76,7 @@ fn reduction(program: &Program) -> Option<BinaryFn> {
             return None;
         }
         for op in &body.ops {
-            if let OpKind::Binary { f, .. } = op.kind
+            if let OpKind::Math(Math::Binary { f, .. }) = op.kind
                 && *found.get_or_insert(f) != f
             {
                 return None;

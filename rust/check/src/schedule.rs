@@ -3,8 +3,8 @@
 use crate::counters::Counters;
 use crate::support::{Step, Subject};
 use ahbm_engine::interrupt::spend;
-use ahbm_machine::{Diagnostic, codes};
-use ahbm_program::{AgentId, ChannelId, OpKind, Program, ValueId};
+use ahbm_findings::{Diagnostic, codes};
+use ahbm_program::{AgentId, ChannelId, Comm, Control, OpKind, Program, ValueId};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BinaryHeap};
 
@@ -157,7 +157,11 @@ impl<'p> Schedule<'p> {
         let mut inbound: FxHashMap<AgentId, (Vec<ChannelId>, usize)> = FxHashMap::default();
         for (index, agent) in program.agents.iter().enumerate() {
             launches.entry(fence.group(agent.rank)).or_default().0 += 1;
-            if program.bodies[agent.body as usize].ops.iter().any(|op| matches!(op.kind, OpKind::RecvAny { .. })) {
+            if program.bodies[agent.body as usize]
+                .ops
+                .iter()
+                .any(|op| matches!(op.kind, OpKind::Comm(Comm::RecvAny { .. })))
+            {
                 inbound.insert(AgentId(index as u32), (Vec::new(), 0));
             }
         }
@@ -239,7 +243,7 @@ impl<'p> Schedule<'p> {
                 }
                 continue;
             };
-            if let OpKind::Barrier { id } = what.kind {
+            if let OpKind::Control(Control::Barrier { id }) = what.kind {
                 if !self.arrive(agent, id, watch) {
                     return Ok(());
                 }
@@ -268,13 +272,13 @@ impl<'p> Schedule<'p> {
     fn effect(&mut self, agent: AgentId, kind: OpKind) -> Result<Option<(ChannelId, u64)>, Wait> {
         let program = self.subject.program;
         match kind {
-            OpKind::Send { dir, .. } | OpKind::AwaitSlot { dir } => {
+            OpKind::Comm(Comm::Send { dir, .. } | Comm::AwaitSlot { dir }) => {
                 let channel = program.tx(agent, dir);
                 let c = channel.0 as usize;
                 if self.sent[c] - self.taken(channel) >= self.depth(channel) {
                     return Err(Wait::Slot(channel));
                 }
-                if matches!(kind, OpKind::AwaitSlot { .. }) {
+                if matches!(kind, OpKind::Comm(Comm::AwaitSlot { .. })) {
                     return Ok(None);
                 }
                 self.sent[c] += 1;
@@ -284,8 +288,8 @@ impl<'p> Schedule<'p> {
                 self.wake(receiver, Wait::AnyMessage);
                 return Ok(Some((channel, self.sent[c] - 1)));
             }
-            OpKind::Recv { dir, .. } => return self.receive(program.rx(agent, dir)),
-            OpKind::RecvAny { .. } => {
+            OpKind::Comm(Comm::Recv { dir, .. }) => return self.receive(program.rx(agent, dir)),
+            OpKind::Comm(Comm::RecvAny { .. }) => {
                 let (list, turn) = self.inbound.get(&agent).map_or((&[][..], 0), |(list, turn)| (list, *turn));
                 let there = |i: &usize| self.sent[list[*i].0 as usize] > self.received[list[*i].0 as usize];
                 let Some(i) = (0..list.len()).map(|i| (turn + i) % list.len()).find(there) else {
@@ -297,13 +301,13 @@ impl<'p> Schedule<'p> {
                 }
                 return self.receive(channel);
             }
-            OpKind::PostRecv { dir, dst, .. } => {
+            OpKind::Comm(Comm::PostRecv { dir, dst, .. }) => {
                 let channel = program.rx(agent, dir);
                 let number = self.issue(channel);
                 self.posted.insert((agent, dst), (channel, number));
                 return Ok(Some((channel, number)));
             }
-            OpKind::Await { value } => {
+            OpKind::Comm(Comm::Await { value }) => {
                 let Some(&(channel, number)) = self.posted.get(&(agent, value)) else { return Ok(None) };
                 if self.sent[channel.0 as usize] <= number {
                     return Err(Wait::Message(channel));
@@ -311,7 +315,7 @@ impl<'p> Schedule<'p> {
                 self.posted.remove(&(agent, value));
                 return Ok(Some((channel, number)));
             }
-            OpKind::Signal { counter, add, .. } => {
+            OpKind::Control(Control::Signal { counter, add, .. }) => {
                 let counter = self.counters.index(counter, self.call[agent.0 as usize]);
                 let value = &mut self.counters.values[counter];
                 *value = value.saturating_add(add.into());
@@ -319,10 +323,12 @@ impl<'p> Schedule<'p> {
                     self.order.push(waiter);
                 }
             }
-            OpKind::WaitCounter { counter, at_least } if self.counter(agent, counter) < at_least.into() => {
+            OpKind::Control(Control::WaitCounter { counter, at_least })
+                if self.counter(agent, counter) < at_least.into() =>
+            {
                 return Err(Wait::Counter(counter));
             }
-            OpKind::Acquire { counter, amount } => {
+            OpKind::Control(Control::Acquire { counter, amount }) => {
                 let index = self.counters.index(counter, self.call[agent.0 as usize]);
                 match self.counters.values[index].checked_sub(amount.into()) {
                     Some(rest) => self.counters.values[index] = rest,
@@ -330,28 +336,11 @@ impl<'p> Schedule<'p> {
                 }
             }
             // The posts of an agent take effect at once here: a fence finds nothing under way.
-            OpKind::WaitCounter { .. } | OpKind::Fence | OpKind::Delay { .. } => {}
+            OpKind::Control(Control::WaitCounter { .. } | Control::Fence | Control::Delay { .. }) => {}
             // `Schedule::advance` lets the agents of a barrier meet.
-            OpKind::Barrier { .. } => {}
+            OpKind::Control(Control::Barrier { .. }) => {}
             // Only data and clocks are changed.
-            OpKind::Load { .. }
-            | OpKind::Store { .. }
-            | OpKind::ReducingLoad { .. }
-            | OpKind::Multicast { .. }
-            | OpKind::Copy { .. }
-            | OpKind::Fill { .. }
-            | OpKind::Arange { .. }
-            | OpKind::Unary { .. }
-            | OpKind::Binary { .. }
-            | OpKind::BinaryScalar { .. }
-            | OpKind::Fma { .. }
-            | OpKind::Clamp { .. }
-            | OpKind::Where { .. }
-            | OpKind::Reduce { .. }
-            | OpKind::Softmax { .. }
-            | OpKind::Dot { .. }
-            | OpKind::Transpose { .. }
-            | OpKind::Cast { .. } => {}
+            OpKind::Move(_) | OpKind::Math(_) => {}
         }
         Ok(None)
     }
@@ -443,7 +432,7 @@ impl<'p> Schedule<'p> {
         let call = self.subject.calls - 1;
         let body = self.subject.body(channel.sender, call);
         let last = body.ops.iter().rposition(
-            |op| matches!(op.kind, OpKind::Send { dir, .. } if program.tx(channel.sender, dir).0 as usize == first),
+            |op| matches!(op.kind, OpKind::Comm(Comm::Send { dir, .. }) if program.tx(channel.sender, dir).0 as usize == first),
         );
         let finding = Diagnostic::new(
             "AHBM-V405",
@@ -469,7 +458,7 @@ impl<'p> Schedule<'p> {
         };
         let mut watched = self.counters.semaphore.clone();
         for (_, _, kind) in ops(call) {
-            if let OpKind::WaitCounter { counter, .. } = kind {
+            if let OpKind::Control(Control::WaitCounter { counter, .. }) = kind {
                 watched[counter as usize] = true;
             }
         }
@@ -481,8 +470,8 @@ impl<'p> Schedule<'p> {
         };
         let all: u64 = (0..watched.len()).map(left).sum();
         let first = (0..watched.len()).find(|&c| left(c) > 0)?;
-        let signals = |kind: OpKind| matches!(kind, OpKind::Signal { counter, .. } if counter as usize == first);
-        let takes = |kind: OpKind| matches!(kind, OpKind::Acquire { counter, .. } if counter as usize == first);
+        let signals = |kind: OpKind| matches!(kind, OpKind::Control(Control::Signal { counter, .. }) if counter as usize == first);
+        let takes = |kind: OpKind| matches!(kind, OpKind::Control(Control::Acquire { counter, .. }) if counter as usize == first);
         let step = |(agent, op, _)| Step { agent, op, call, message: None };
         let signal = step(ops(call).filter(|&(.., kind)| signals(kind)).last()?);
         let taken = ops(call).filter(|&(.., kind)| takes(kind)).count();

@@ -1,7 +1,8 @@
 //! The subject of a check, its names, and its costs.
 
 use crate::CheckOptions;
-use ahbm_machine::{Diagnostic, Machine};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::Machine;
 use ahbm_program::{AgentId, Body, BufferId, ChannelId, OpKind, Program};
 use std::ops::Range;
 

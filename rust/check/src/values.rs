@@ -6,13 +6,12 @@
 //! function computes is told apart from everything else, but not understood. Every node has a [`Print`]; the graph
 //! of nodes is walked only to explain a result that is wrong.
 
-use crate::nodes::{By, Contents, EMPTY, Node, Nodes, Piece, Scale, Value, length};
-use crate::orders::Addition;
+use crate::nodes::{Addition, By, Contents, EMPTY, Node, Nodes, Piece, Scale, Value, length};
 use crate::print::Print;
 use crate::support::{Step, Subject, bytes};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::{Contribution, Expectation, Held};
-use ahbm_program::{AgentId, BinaryFn, Body, BufferId, Dtype, OpKind, Scalar, ValueId};
+use ahbm_program::{AgentId, BinaryFn, Body, BufferId, Comm, Dtype, Math, Move, OpKind, Scalar, ValueId};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -172,29 +171,29 @@ impl<'p> Values<'p> {
         let kind = body.ops[step.op as usize].kind;
         let count = |tile: u32| body.tiles[tile as usize].elements();
         match kind {
-            OpKind::Load { dst, mem, tile } => {
+            OpKind::Move(Move::Load { dst, mem, tile }) => {
                 let value = self.load(step, mem, tile);
                 self.define(agent, dst, value);
             }
-            OpKind::Store { src, mem, tile, .. } => {
+            OpKind::Move(Move::Store { src, mem, tile, .. }) => {
                 let value = self.sized(step, src, count(tile))?;
                 self.store(step, mem, tile, &value);
             }
-            OpKind::ReducingLoad { f, dst, group, tile } => {
+            OpKind::Move(Move::ReducingLoad { f, dst, group, tile }) => {
                 let members = body.groups[group as usize].iter();
                 let values: Vec<Value> = members.map(|&mem| self.load(step, mem, tile)).collect();
                 let total = values.into_iter().reduce(|a, b| self.join(f, &a, &b)).unwrap_or_default();
                 self.define(agent, dst, total);
             }
-            OpKind::Multicast { src, group, tile } => {
+            OpKind::Move(Move::Multicast { src, group, tile }) => {
                 let value = self.sized(step, src, count(tile))?;
                 body.groups[group as usize].iter().for_each(|&mem| self.store(step, mem, tile, &value));
             }
-            OpKind::Copy { src, dst, tile, .. } => {
+            OpKind::Move(Move::Copy { src, dst, tile, .. }) => {
                 let value = self.load(step, src, tile);
                 self.store(step, dst, tile, &value);
             }
-            OpKind::Fill { dst, tile, scalar } => {
+            OpKind::Math(Math::Fill { dst, tile, scalar }) => {
                 let node = match body.scalars[scalar as usize] {
                     s if s == Scalar::Int(0) || s.as_f64() == 0.0 => EMPTY,
                     Scalar::Float(bits) => self.nodes.function(step, [2, bits], [], true),
@@ -203,9 +202,14 @@ impl<'p> Values<'p> {
                 self.define(agent, dst, Rc::from([Piece { elements: count(tile), node, index: 0 }]));
             }
             // A scaled contribution is still that contribution.
-            OpKind::BinaryScalar { f: f @ (BinaryFn::Mul | BinaryFn::Div), swapped, dst, a, scalar, .. }
-                if f == BinaryFn::Mul || !swapped =>
-            {
+            OpKind::Math(Math::BinaryScalar {
+                f: f @ (BinaryFn::Mul | BinaryFn::Div),
+                swapped,
+                dst,
+                a,
+                scalar,
+                ..
+            }) if f == BinaryFn::Mul || !swapped => {
                 let by = body.scalars[scalar as usize].as_f64();
                 let factor = if f == BinaryFn::Mul { by } else { 1.0 / by };
                 let value = self.value(agent, a);
@@ -213,14 +217,14 @@ impl<'p> Values<'p> {
                 let value = value.collect();
                 self.define(agent, dst, value);
             }
-            OpKind::Cast { dst, a, tile } => {
+            OpKind::Math(Math::Cast { dst, a, tile }) => {
                 let mut value = self.value(agent, a);
                 if self.dtype.is_some_and(|dtype| !body.tiles[tile as usize].dtype.holds(dtype)) {
                     value = value.iter().map(|&p| Piece { node: self.nodes.narrow(step, p.node), ..p }).collect();
                 }
                 self.define(agent, dst, value);
             }
-            OpKind::Binary { f, dst, a, b, tile } if f.reduces() => {
+            OpKind::Math(Math::Binary { f, dst, a, b, tile }) if f.reduces() => {
                 let (one, other) = (self.value(agent, a), self.value(agent, b));
                 let value = if length(&one) == count(tile) && length(&other) == count(tile) {
                     self.join(f, &one, &other)
@@ -229,31 +233,24 @@ impl<'p> Values<'p> {
                 };
                 self.define(agent, dst, value);
             }
-            OpKind::Send { src, tile, .. } => {
+            OpKind::Comm(Comm::Send { src, tile, .. }) => {
                 let value = self.sized(step, src, count(tile))?;
                 if let Some((channel, _)) = step.message {
                     self.messages[channel.0 as usize].push((value, *step));
                 }
             }
-            OpKind::Recv { dst, tile, .. } | OpKind::RecvAny { dst, tile, .. } => {
+            OpKind::Comm(Comm::Recv { dst, tile, .. } | Comm::RecvAny { dst, tile, .. }) => {
                 let sender = self.take(step, dst);
                 self.sized(step, dst, count(tile)).map_err(|f| match sender {
                     Some(sender) => self.subject.site(f, &sender),
                     None => f,
                 })?;
             }
-            OpKind::Await { value } => {
+            OpKind::Comm(Comm::Await { value }) => {
                 self.take(step, value);
             }
-            OpKind::PostRecv { .. }
-            | OpKind::AwaitSlot { .. }
-            | OpKind::Signal { .. }
-            | OpKind::Fence
-            | OpKind::WaitCounter { .. }
-            | OpKind::Acquire { .. }
-            | OpKind::Barrier { .. }
-            | OpKind::Delay { .. } => {}
-            _ => {
+            OpKind::Comm(Comm::PostRecv { .. } | Comm::AwaitSlot { .. }) | OpKind::Control(_) => {}
+            OpKind::Math(_) => {
                 let operands = kind.operands();
                 let read: Vec<Value> = operands.reads.iter().flatten().map(|&v| self.value(agent, v)).collect();
                 let elements = self.elements_of(agent, kind, &read);
@@ -437,12 +434,14 @@ impl<'p> Values<'p> {
         let body = self.subject.program.body(agent);
         let shape = |tile: u32| body.tiles[tile as usize].shape.iter().copied();
         match kind {
-            OpKind::Reduce { axis, tile, .. } if axis >= 0 => {
+            OpKind::Math(Math::Reduce { axis, tile, .. }) if axis >= 0 => {
                 let kept = shape(tile).enumerate().filter(|&(i, _)| i != axis as usize);
                 kept.fold(1, |n, (_, d)| n.saturating_mul(d))
             }
-            OpKind::Reduce { .. } => 1,
-            OpKind::Dot { tile, .. } => shape(tile).enumerate().filter(|&(i, _)| i != 1).map(|(_, d)| d).product(),
+            OpKind::Math(Math::Reduce { .. }) => 1,
+            OpKind::Math(Math::Dot { tile, .. }) => {
+                shape(tile).enumerate().filter(|&(i, _)| i != 1).map(|(_, d)| d).product()
+            }
             _ => match kind.operands().tile {
                 Some(tile) => body.tiles[tile as usize].elements(),
                 None => operands.first().map_or(0, length),

@@ -3,7 +3,7 @@
 use crate::deadlock;
 use crate::schedule::{Ended, Fence, Nobody, Order, Schedule, Watch, min_slots};
 use crate::support::{Step, Subject};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_program::{AgentId, ChannelId, Program};
 
 /// Told of a walk, in the order in which things happen.
@@ -34,7 +34,7 @@ pub fn walk(program: &Program, walker: &mut impl Walker) -> bool {
 
 /// The operations of a structurally sound program in the order of [`walk`], barriers left out; `None` when it gets
 /// stuck.
-pub fn sequence(program: &Program) -> Option<Vec<(AgentId, u32)>> {
+pub(crate) fn sequence(program: &Program) -> Option<Vec<(AgentId, u32)>> {
     struct Record(Vec<(AgentId, u32)>);
     impl Walker for Record {
         fn done(&mut self, agent: AgentId, op: u32, _: Option<(ChannelId, u64)>) {
@@ -53,7 +53,7 @@ pub fn needed_slots(program: &Program) -> Option<u32> {
 }
 
 /// Who waits for whom where a structurally sound program gets stuck; `None` when it ends.
-pub fn stuck(program: &Program) -> Option<Diagnostic> {
+pub(crate) fn stuck(program: &Program) -> Option<Diagnostic> {
     let order = Order::of(0, program.agents.len(), 0);
     let mut schedule = Schedule::new(Subject::once(program), None, order, Fence::Rank);
     (schedule.run(&mut Nobody) == Ok(Ended::Stuck)).then(|| deadlock::report(&schedule))

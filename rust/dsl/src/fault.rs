@@ -1,6 +1,6 @@
 //! What is wrong with a program, and as what Python raises it.
 
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 
 /// The exception of Python that the language's own compiler raises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 //! the threads of a block meet where the author or the data ask for it, and copies everything for every instance. Where
 //! that compiler does something else than the program says, [`crate::Faith`] decides.
 //!
-//! Reading order: `model`, `fits`, `record`, `counts`, `fuse`, `meet`, `access`, `replicate`, `lower`.
+//! Reading order: `model`, `fits`, `record`, `counts`, `fuse`, `meet`, `access`, `replicate`, `notes`, `lower`.
 
 mod access;
 mod counts;
@@ -14,9 +14,10 @@ mod fuse;
 mod lower;
 mod meet;
 mod model;
+mod notes;
 mod record;
 mod replicate;
 
 pub use lower::{Lowered, text};
-pub use model::{Chunk, Meet, Settings};
-pub use record::{Barriers, Channel, Recorder, Transfer, Workers};
+pub use model::{Channel, Chunk, Meet, Settings};
+pub use record::{Barriers, Recorder, Transfer, Workers};

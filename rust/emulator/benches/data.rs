@@ -5,7 +5,7 @@
 mod support;
 
 use ahbm_emulator::{Memory, Timeline, replay};
-use ahbm_program::{BinaryFn, Dtype, OpKind, Program, Tile};
+use ahbm_program::{BinaryFn, Dtype, Math, OpKind, Program, Tile};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use support::{E, Kernel, W, ring};
 
@@ -18,7 +18,7 @@ fn accumulate(f: BinaryFn, tile: &Tile) -> Program {
     let t = k.body.tile(tile.clone());
     for _ in 0..ADDS {
         let dst = k.body.value();
-        k.op(OpKind::Binary { f, dst, a: acc, b, tile: t });
+        k.op(OpKind::Math(Math::Binary { f, dst, a: acc, b, tile: t }));
         acc = dst;
     }
     k.store(acc, 0, 0, tile);
@@ -50,7 +50,7 @@ fn messages(c: &mut Criterion) {
             k.send(E, pass, &tile);
             let got = k.recv(W, &tile);
             let (dst, t) = (k.body.value(), k.body.tile(tile.clone()));
-            k.op(OpKind::Binary { f: BinaryFn::Add, dst, a: acc, b: got, tile: t });
+            k.op(OpKind::Math(Math::Binary { f: BinaryFn::Add, dst, a: acc, b: got, tile: t }));
             (acc, pass) = (dst, got);
         }
         k.store(acc, 0, 0, &tile);

@@ -7,7 +7,7 @@
 mod support;
 
 use ahbm_emulator::{Memory, Timeline, replay};
-use ahbm_program::{BinaryFn, Dtype, OpKind, Program, ReduceFn, Tile};
+use ahbm_program::{BinaryFn, Dtype, Math, OpKind, Program, ReduceFn, Tile};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use half::f16;
 use ndarray::{Array2, Axis, Zip};
@@ -23,7 +23,7 @@ fn adds(tile: &Tile) -> Program {
     let t = k.body.tile(tile.clone());
     for _ in 0..OPS {
         let dst = k.body.value();
-        k.op(OpKind::Binary { f: BinaryFn::Add, dst, a: acc, b, tile: t });
+        k.op(OpKind::Math(Math::Binary { f: BinaryFn::Add, dst, a: acc, b, tile: t }));
         acc = dst;
     }
     k.store(acc, 0, 0, tile);
@@ -35,7 +35,7 @@ fn reductions(tile: &Tile, axis: i8) -> Program {
     let (a, t) = (k.load(0, 0, tile), k.body.tile(tile.clone()));
     let dst = k.body.value();
     for _ in 0..OPS {
-        k.op(OpKind::Reduce { f: ReduceFn::Sum, axis, dst, a, tile: t });
+        k.op(OpKind::Math(Math::Reduce { f: ReduceFn::Sum, axis, dst, a, tile: t }));
     }
     ring(vec![k.finish()], tile.bytes())
 }

@@ -8,7 +8,7 @@
 mod support;
 
 use ahbm_emulator::{Memory, Prepared, Timeline};
-use ahbm_program::{BinaryFn, Dtype, OpKind, Program, Tile};
+use ahbm_program::{BinaryFn, Dtype, Math, OpKind, Program, Tile};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 use support::{Kernel, ring};
@@ -27,7 +27,7 @@ fn accumulate(tile: &Tile, adds: u64, agents: usize) -> Program {
     let t = k.body.tile(tile.clone());
     for _ in 0..adds {
         let dst = k.body.value();
-        k.op(OpKind::Binary { f: BinaryFn::Add, dst, a: acc, b, tile: t });
+        k.op(OpKind::Math(Math::Binary { f: BinaryFn::Add, dst, a: acc, b, tile: t }));
         acc = dst;
     }
     k.store(acc, 0, 0, tile);

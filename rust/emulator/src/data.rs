@@ -34,7 +34,7 @@
 //! | `AHBM-V311` | function not defined on its operands |
 //! | `AHBM-B301` | a buffer or value the host cannot hold |
 
-pub(crate) mod compute;
+mod compute;
 mod create;
 mod element;
 mod elementwise;
@@ -42,6 +42,7 @@ mod error;
 mod float8;
 mod image;
 pub(crate) mod liveness;
+pub(crate) mod math;
 mod matrix;
 mod memory;
 mod observer;

@@ -32,6 +32,14 @@ use shape::Shape;
 
 pub use alone::simulate;
 
+/// A well mixed number for two (the finalizer of SplitMix64: G. Steele, D. Lea, C. Flood, OOPSLA 2014).
+fn mix(a: u64, b: u64) -> u64 {
+    let mut z = a.rotate_left(29).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(b ^ 0x632b_e59b_d9b4_e019);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
 /// Ranks and the programs that they launch together.
 pub(crate) trait Parties {
     /// Per rank, a number for what it does besides: equal numbers do the same.

@@ -5,7 +5,8 @@
 //! next one. Which those are depends on the result, so a stretch grows until nothing starts before it has ended.
 
 use crate::{Options, Span, simulate};
-use ahbm_machine::{Diagnostic, Machine, Ps};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{Machine, Ps};
 use ahbm_program::Program;
 use ahbm_program::job::{self, Step};
 use rustc_hash::FxHashMap;

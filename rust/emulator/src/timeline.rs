@@ -1,7 +1,8 @@
 //! The results of pass 1.
 
 use crate::Detail;
-use ahbm_machine::{Diagnostic, Ps};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::Ps;
 use ahbm_program::ChannelId;
 
 /// The end of an operation that did not come to it before the deadlock.

@@ -26,7 +26,8 @@ use crate::timeline::{NEVER, Span, Timeline};
 use agent::Pause;
 pub use agent::math_ps;
 use ahbm_engine::{Engine, Fifos, Limits, Resource, Stop, Tasks, Time, Waiter};
-use ahbm_machine::{Costs, Diagnostic, Machine};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{Costs, Machine};
 use ahbm_program::{AgentId, ChannelId, Duty, Program};
 use free::Free;
 use log::{Level, debug, log_enabled};
@@ -456,7 +457,7 @@ mod tests {
     #[test]
     fn running_ahead_changes_nothing_under_contention() {
         use ahbm_machine::{Coord, Direction, Machine};
-        use ahbm_program::{BodyBuilder, Dtype, Locus, OpKind, Origin, ProgramBuilder, Scalar, Tile};
+        use ahbm_program::{BodyBuilder, Comm, Control, Dtype, Locus, Math, Origin, ProgramBuilder, Scalar, Tile};
         let mut state = 0x9e37_79b9_7f4a_7c15u64;
         let mut random = move |below: u32| {
             state ^= state << 13;
@@ -484,14 +485,14 @@ mod tests {
                     let (src, scalar) = (body.value(), body.scalar(Scalar::Int(1)));
                     let to = places[to as usize];
                     let dir = body.direction(Direction::Peer { sip: Some(to.sip), cube: Some(to.cube), pe: None });
-                    body.push(OpKind::Delay { ps: u64::from(random(3)) * 100_000 }, 0, origin);
-                    body.push(OpKind::Fill { dst: src, scalar, tile }, 1, origin);
-                    body.push(OpKind::Send { dir, src, tile }, 1, origin);
+                    body.push(Control::Delay { ps: u64::from(random(3)) * 100_000 }, 0, origin);
+                    body.push(Math::Fill { dst: src, scalar, tile }, 1, origin);
+                    body.push(Comm::Send { dir, src, tile }, 1, origin);
                 }
                 for _ in sends.iter().flatten().filter(|s| s.0 == me as u32) {
                     let tile = body.tile(Tile::new(Dtype::U8, &[13]));
                     let dst = body.value();
-                    body.push(OpKind::RecvAny { dst, tile }, 1, origin);
+                    body.push(Comm::RecvAny { dst, tile }, 1, origin);
                 }
                 let body = builder.body(body.finish());
                 builder.agent(group, coord, machine.pe(coord).unwrap(), body, &[]).unwrap();

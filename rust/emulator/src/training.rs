@@ -9,6 +9,7 @@
 mod answers;
 mod fixed;
 mod hosts;
+mod kernel;
 mod merged;
 mod order;
 
@@ -20,10 +21,12 @@ use crate::fold::{Fold, Parts, traffic};
 use crate::timing::driven::simulate_driven;
 use crate::timing::{Cover, LOG};
 use crate::{Options, Span, simulate};
-use ahbm_machine::{Diagnostic, Kernel, Machine, Ps, Roofline};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{Machine, Ps, Roofline};
 use ahbm_program::Program;
 use ahbm_program::job::{Assembly, Share, Themselves, assemble};
 use ahbm_program::marks::{Mark, Region, marked};
+use ahbm_workload::Kernel;
 use ahbm_workload::{Linked, Work};
 use hosts::Hosts;
 use indexmap::IndexMap;
@@ -327,14 +330,16 @@ impl Terms {
             Work::Compute(_) if node.ps > 0 => self.scaled(name, node.ps as f64),
             Work::Compute(kernel) => self.kernel(name, &kernel),
             Work::Memory { .. } if node.ps > 0 => within(node.ps as f64),
-            Work::Memory { bytes, .. } => within(Roofline { launch: 0, ..self.roofline }.ps(&Kernel::new(0, bytes))),
+            Work::Memory { bytes, .. } => {
+                within(kernel::ps(&Roofline { launch: 0, ..self.roofline }, &Kernel::new(0, bytes)))
+            }
             _ => 0,
         }
     }
 
     /// How long a kernel of this name takes.
     pub fn kernel(&self, name: &str, kernel: &Kernel) -> Ps {
-        self.scaled(name, self.roofline.ps(kernel))
+        self.scaled(name, kernel::ps(&self.roofline, kernel))
     }
 
     fn scaled(&self, name: &str, ps: f64) -> Ps {

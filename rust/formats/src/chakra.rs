@@ -49,7 +49,7 @@ pub use recorded::{Event, Fact, Family, recorded};
 pub use summary::Summary;
 pub use to_workload::{Sort, parse_workload, read_ranks, read_workload, sort};
 
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::{Budget, Limit};
 use ahbm_wire::chakra::{Metadata, Node, Value, encode};
 use std::sync::Arc;
@@ -106,6 +106,8 @@ pub struct Trace {
     pub name: String,
     /// One graph per rank, in rank order.
     pub graphs: Vec<Graph>,
+    /// Why it is read in another way than a real run would, or not followed as a plan.
+    pub warnings: Vec<Diagnostic>,
 }
 
 /// Reads a trace from memory: per rank its file name, for origins, and its bytes; names that end in `.json` hold the
@@ -124,7 +126,7 @@ pub fn parse(name: &str, files: &[(&str, &[u8])], options: &ReadOptions) -> Resu
             graph_of(rank, &Arc::from(*file), bytes, options, &mut usage)
         })
         .collect::<Result<_, _>>()?;
-    Ok(Trace { name: name.to_owned(), graphs })
+    Ok(Trace { name: name.to_owned(), graphs, warnings: Vec::new() })
 }
 
 impl Trace {
@@ -149,7 +151,7 @@ impl Trace {
                 Graph::new(rank, format!("{name}.{rank}.et").into(), metadata, nodes, false)
             })
             .collect::<Result<_, _>>()?;
-        Ok(Self { name: name.to_owned(), graphs })
+        Ok(Self { name: name.to_owned(), graphs, warnings: Vec::new() })
     }
 }
 

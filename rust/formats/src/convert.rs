@@ -1,18 +1,21 @@
 //! From any format to any other, where the meaning survives: every way leads through a [`Plan`].
 //!
-//! A format has a way in ([`Document::to_plan`]) and a way out ([`render`]). Anything that one of them cannot express
-//! is `AHBM-U292`, which names it and where it was written; nothing is dropped.
+//! The caller says how an algorithm becomes such a plan, since that may take a verdict on it. A format has a way out
+//! ([`render`]). Anything that cannot be expressed is `AHBM-U292`, which names it and where it was written; nothing is
+//! dropped.
 
 use crate::chakra::{self, PlanOptions, Trace};
-use crate::{Document, Format, Reading, msccl_xml, mscclpp};
-use ahbm_machine::Diagnostic;
-use ahbm_plan::{Goal, Plan};
+use crate::document::{Document, Reading, Source};
+use crate::{Format, msccl_xml, mscclpp};
+use ahbm_findings::Diagnostic;
+use ahbm_plan::{Algorithm, Budget, Goal, Plan};
 use ahbm_wire::store::{Output, store};
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 /// The files that hold `plan` in the format that `to` names: one, or one per rank.
 ///
-/// `reading` says how many slots the queues of an execution plan have; `options` matter to traces only.
+/// The queues of an execution plan have `slots`; `options` matter to traces only.
 ///
 /// # Errors
 /// `AHBM-U291` for an unknown format, `AHBM-U292` for what the format cannot express, `AHBM-U293` for a plan with ranks
@@ -21,7 +24,8 @@ use std::path::{Path, PathBuf};
 pub fn render(
     plan: &Plan,
     to: &Path,
-    reading: &Reading,
+    slots: u32,
+    budget: &Budget,
     options: &PlanOptions,
 ) -> Result<Vec<Output>, Vec<Diagnostic>> {
     if plan.relays > 0 {
@@ -39,7 +43,7 @@ pub fn render(
             chakra::render(&trace, to).map_err(|error| vec![error])
         }
         Format::Mscclpp => {
-            let json = mscclpp::from_plan(plan, reading.slots, &reading.budget)?;
+            let json = mscclpp::from_plan(plan, slots, budget)?;
             Ok(one(mscclpp::write(&json)?))
         }
     }
@@ -54,29 +58,32 @@ fn expressible(plan: &Plan) -> Result<(), Vec<Diagnostic>> {
     Err(vec![Format::Msccl.cannot_express(what).site("plan", plan.whole().to_string())])
 }
 
-/// Reads `from` and writes it as what the name of `to` says. Returns the files that were written.
+/// Reads `from` and writes it as what the name of `to` says; `blocks` makes a plan of what was read. Returns the files
+/// that were written.
 ///
 /// # Errors
-/// The errors of reading `from`, those of [`Document::to_plan`] and [`render`] for anything that they cannot express,
-/// and `AHBM-F102`. In each case nothing was written.
+/// The errors of reading `from`, those of `blocks` and [`render`] for anything that they cannot express, and
+/// `AHBM-F102`. In each case nothing was written.
 pub fn convert(
     from: &Path,
     to: &Path,
     reading: &Reading,
+    slots: u32,
     options: &PlanOptions,
+    blocks: impl FnOnce(&Algorithm) -> Result<Cow<'_, Plan>, Vec<Diagnostic>>,
 ) -> Result<Vec<PathBuf>, Vec<Diagnostic>> {
     let format = Format::of(to).map_err(|error| vec![error])?;
     let document = Document::read(from, reading)?;
-    let files = match (&document, format) {
+    let files = match (&document.algorithm, &document.source, format) {
         // As it was written; a way through queues would change how it works.
-        (Document::Mscclpp(plan), Format::Mscclpp) => {
+        (Algorithm::Execution(plan), _, Format::Mscclpp) => {
             vec![Output { path: to.to_path_buf(), bytes: mscclpp::write(plan)? }]
         }
         // Nothing but its sizes is known; they are all that is written.
-        (Document::Chakra { trace, plan: None, .. }, Format::Chakra) => {
+        (Algorithm::Messages(_), Source::Chakra(trace), Format::Chakra) => {
             chakra::render(trace, to).map_err(|error| vec![error])?
         }
-        _ => render(&*document.to_plan(reading)?, to, reading, options)?,
+        (algorithm, ..) => render(&*blocks(algorithm)?, to, slots, &reading.budget, options)?,
     };
     store(&files).map_err(|error| vec![error])?;
     Ok(files.into_iter().map(|file| file.path).collect())

@@ -1,6 +1,6 @@
 //! Which formats there are, by the names of their files.
 
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use std::path::Path;
 
 /// A format that can be read and written.

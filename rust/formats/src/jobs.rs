@@ -2,7 +2,7 @@
 
 use crate::chakra::{self, ReadOptions, Sort, one};
 use crate::pytorch;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_workload::{Groups, Workload};
 use std::path::Path;
 

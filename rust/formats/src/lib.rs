@@ -10,8 +10,8 @@
 //! 3. Every operation of the program knows where it was written.
 //!
 //! ```
-//! use ahbm_check::Outcome;
 //! use ahbm_formats::{Document, Reading, msccl_xml};
+//! use ahbm_plan::Collective;
 //!
 //! let text = r#"<algo name="pair" nchunksperloop="1" ngpus="2" coll="broadcast" inplace="1" outofplace="0">
 //!   <gpu id="0" i_chunks="1" o_chunks="1" s_chunks="0">
@@ -23,14 +23,15 @@
 //! </algo>"#;
 //! let reading = Reading::default();
 //! let plan = msccl_xml::read(text.as_bytes(), "pair.xml", &reading.budget).expect("a plan");
-//! assert_eq!(Document::Msccl(plan).check(&reading).outcome, Outcome::Correct);
+//! let document = Document::msccl(plan);
+//! assert_eq!((document.format(), document.algorithm.goal().name()), ("msccl_xml", Collective::Broadcast.name()));
 //!
 //! let findings = msccl_xml::read(b"<algo/>", "empty.xml", &reading.budget).unwrap_err();
 //! assert_eq!((findings[0].code, &*findings[0].sites[0].origin), ("AHBM-F114", "empty.xml:1"));
 //! ```
 //!
 //! Reading order: one module per format ([`msccl_xml`], [`mscclpp`], [`chakra`], [`pytorch`]), [`schedules`] of synthesizers; [`document`] is
-//! all plans behind one door, [`jobs`] all training jobs, [`convert`] the way from one plan to another.
+//! all algorithms behind one door, [`jobs`] all training jobs, [`convert`] the way from one plan to another.
 
 pub mod chakra;
 pub mod convert;
@@ -43,5 +44,5 @@ pub mod pytorch;
 mod scan;
 pub mod schedules;
 
-pub use document::{Document, Reading};
+pub use document::{Document, Reading, Source};
 pub use format::Format;

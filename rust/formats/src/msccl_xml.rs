@@ -35,7 +35,7 @@ mod write;
 
 pub use write::{Dialect, write, write_as};
 
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::{Budget, Plan};
 
 /// Reads an MSCCL-IR file. `file` names it in findings and origins.

@@ -29,7 +29,7 @@ mod stream;
 pub use files::{Kind, kind};
 
 use crate::chakra::one;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::{Budget, Limit};
 use ahbm_workload::{Gather, Groups, Workload};
 use comms::note;

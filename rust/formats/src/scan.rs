@@ -1,6 +1,6 @@
 //! One pass over the bytes before anything is allocated for them.
 
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::{Budget, Limit};
 
 /// Bounds size, values, nesting and strings of a JSON text. Malformed text passes: its parser says what is wrong.

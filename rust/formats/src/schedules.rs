@@ -22,7 +22,7 @@ mod tacos;
 mod teccl;
 
 use crate::scan::told;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::{Budget, Plan};
 
 /// A synthesizer whose schedules can be read.

@@ -15,7 +15,6 @@ mod value;
 pub(crate) use keys::{Kind, Sips, Topology};
 pub(crate) use library::{Checked, LibraryKeys};
 pub(crate) use protocols::{ProtocolKeys, Protocols};
-pub use reader::suggestion;
 pub(crate) use reader::{Reader, shorten};
 pub(crate) use tiers::Tiers;
 pub(crate) use value::{Bytes, Count, Gbs, Names, Ns, PerNs, Real, Signed, Told, Value, Word};
@@ -35,7 +34,7 @@ macro_rules! section {
 
         impl $name {
             /// Reads the keys that are given over what is there.
-            pub(crate) fn merge(&mut self, node: &$crate::yaml::Tree, reader: &mut $crate::declared::Reader<'_>) {
+            pub(crate) fn merge(&mut self, node: &ahbm_wire::yaml::Tree, reader: &mut $crate::declared::Reader<'_>) {
                 for (key, node) in reader.entries(node).unwrap_or_default() {
                     match key.as_str() {
                         $(stringify!($field) => reader.field(key, node, &mut self.$field),)+
@@ -46,7 +45,7 @@ macro_rules! section {
         }
 
         impl $crate::declared::Value for $name {
-            fn read(node: &$crate::yaml::Tree, reader: &mut $crate::declared::Reader<'_>) -> Option<Self> {
+            fn read(node: &ahbm_wire::yaml::Tree, reader: &mut $crate::declared::Reader<'_>) -> Option<Self> {
                 let mut section = Self::default();
                 section.merge(node, reader);
                 Some(section)

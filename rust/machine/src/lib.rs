@@ -3,7 +3,7 @@
 //! Pure: nothing here runs, reads a clock or keeps state. The crate promises:
 //!
 //! 1. A topology is data from a stranger: [`Machine::from_yaml`] bounds size, nesting and counts before it
-//!    builds anything, and answers every mistake with a [`Diagnostic`] that has a code, a line and a hint.
+//!    builds anything, and answers every mistake with a [`Diagnostic`](ahbm_findings::Diagnostic) that has a code, a line and a hint.
 //! 2. A [`Machine`] is small whatever its size. Links are numbered by arithmetic and a [`Route`] is computed
 //!    when it is asked for, in well under a microsecond.
 //! 3. Every direction of an [`Sfr`] leads back: `neighbor(neighbor(at, d))` is `at` with the canonical `d`.
@@ -26,18 +26,16 @@
 //! // A mistake has a code, a place and a hint.
 //! let findings = Machine::from_yaml("system: {sips: {count: many}}", "ring.yaml", &[]).unwrap_err();
 //! assert!(findings[0].code.starts_with("AHBM-T"));
-//! # Ok::<(), Vec<ahbm_machine::Diagnostic>>(())
+//! # Ok::<(), Vec<ahbm_findings::Diagnostic>>(())
 //! ```
 //!
 //! Reading order: `declared/keys` (every key of `topology.yaml`), `validated` (rules between keys),
 //! `machine` (the result), `cube_links` and `sip_links` (numbering), `routing`, `sfr`.
 
-pub mod codes;
 mod costs;
 mod cube_links;
 mod custom;
 mod declared;
-mod diagnostic;
 mod direction;
 mod dump;
 mod faults;
@@ -54,17 +52,14 @@ mod sip_links;
 mod svg;
 mod symmetry;
 mod validated;
-pub mod yaml;
 
 pub use costs::{Band, Channels, Costs, DmaChannels, Library, NetworkModel, Protocol, Tier, Ways};
-pub use declared::suggestion;
-pub use diagnostic::{Diagnostic, Site};
 pub use direction::{Direction, Heading};
 pub use faults::{FULL_PACE, Jitter};
 pub use ids::{Coord, LinkId, Node, PeId};
 pub use machine::{CubePort, LinkChange, Machine, Ports, SipLink, Switch};
 pub use rate::{Ps, Rate, ns_to_ps};
-pub use roofline::{Arithmetic, Kernel, Roofline};
+pub use roofline::Roofline;
 pub use route::{Hop, Route};
 pub use schema::topology_schema;
 pub use sfr::{Sfr, SipNetwork};

@@ -7,9 +7,10 @@ use crate::roofline::Roofline;
 use crate::sip_links::{Reducer, SipLinks};
 use crate::validated::{Validated, validate};
 use crate::{
-    Band, Coord, Costs, Diagnostic, DmaChannels, Heading, Library, LinkId, Node, PeId, Protocol, Ps, Rate, Sfr,
-    overrides, yaml,
+    Band, Coord, Costs, DmaChannels, Heading, Library, LinkId, Node, PeId, Protocol, Ps, Rate, Sfr, overrides,
 };
+use ahbm_findings::Diagnostic;
+use ahbm_wire::yaml;
 use std::cmp::Ordering;
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Command-line overrides: dotted paths written into the tree before anything is judged.
 
-use crate::Diagnostic;
 use crate::declared::shorten;
-use crate::yaml::{At, Tree, Value, parse};
+use ahbm_findings::Diagnostic;
+use ahbm_wire::yaml::{At, Tree, Value, parse};
 
 const MAX_PATH: usize = 1024;
 

@@ -4,7 +4,8 @@
 //! PE's index all the way.
 
 use crate::cube_links::{CubeLink, Router};
-use crate::{Coord, Diagnostic, Heading, Hop, LinkId, Machine, Node, Ps, Rate, Route, SipNetwork, Switch};
+use crate::{Coord, Heading, Hop, LinkId, Machine, Node, Ps, Rate, Route, SipNetwork, Switch};
+use ahbm_findings::Diagnostic;
 
 /// A route in the making and where its head is.
 struct Walk<'m> {

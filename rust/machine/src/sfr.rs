@@ -11,7 +11,8 @@
 //! - Peer addresses work everywhere. Their canonical form states only the parts that differ, so both ends
 //!   derive the same name for a queue.
 
-use crate::{Coord, Diagnostic, Direction, Heading};
+use crate::{Coord, Direction, Heading};
+use ahbm_findings::Diagnostic;
 
 /// How SIPs are joined.
 #[derive(Debug, Clone, PartialEq, Eq)]

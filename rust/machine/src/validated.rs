@@ -2,9 +2,10 @@
 
 use crate::cube_links::CubeLinks;
 use crate::custom::{Custom, CustomEdge};
-use crate::declared::{Gbs, Kind, Names, Reader, Sips, Topology, shorten, suggestion};
+use crate::declared::{Gbs, Kind, Names, Reader, Sips, Topology, shorten};
 use crate::sip_links::{Reducer, Shape, SipLinks};
 use crate::{Rate, Sfr, SipNetwork, Ways, ns_to_ps};
+use ahbm_findings::suggestion;
 
 const MAX_PES: u64 = 16 << 20;
 const MAX_CUSTOM_SIPS: u32 = 4_096;

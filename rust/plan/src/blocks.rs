@@ -16,7 +16,7 @@ pub use transfers::{Transfer, Transfers};
 
 use crate::buffers::{Extents, Space};
 use crate::{Goal, Protocol};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_program::{Locus, Origin};
 use std::sync::Arc;
 

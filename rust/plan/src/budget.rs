@@ -1,6 +1,6 @@
 //! Budgets: what a file may ask for before anything is allocated for it.
 
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 
 /// A quantity that a reader bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -16,12 +16,12 @@
 //! plan.step(receiver, &StepSpec::new(Action::Recv, chunk, chunk), at(5))?;
 //! let plan = plan.finish().expect("a plan that can be followed");
 //! assert_eq!((plan.blocks(), plan.steps()), (2, 2));
-//! # Ok::<(), ahbm_machine::Diagnostic>(())
+//! # Ok::<(), ahbm_findings::Diagnostic>(())
 //! ```
 
 use crate::blocks::{Action, Block, Dep, Places, Plan, Precopy, Rank, Slot, Step};
 use crate::{Budget, Goal, Limit, Protocol};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_program::Origin;
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;

@@ -27,7 +27,7 @@ mod packets;
 pub use lower::Launch;
 
 use crate::{Extents, Goal, Protocol, Space};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_program::{BinaryFn, Locus, Origin};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use crate::collective::{Content, Extent, Ranks, Relation};
 use crate::{Budget, Collective, Expectation, Limit, RankBuffers};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use std::fmt;
 
 /// Orders in which a check looks for every contribution, about.

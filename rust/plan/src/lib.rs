@@ -2,13 +2,14 @@
 //!
 //! Readers, the synthesizer and authors end in a plan; a plan is lowered to an [`ahbm_program::Program`]. Two models
 //! cover the field: thread blocks that send and receive ([`Plan`]), and one-sided operations with semaphores
-//! ([`execution::ExecutionPlan`]).
+//! ([`execution::ExecutionPlan`]). An [`Algorithm`] is either, or messages of which only the sizes are known.
 //!
 //! Reading order: [`collective`] (what a correct answer is), [`Goal`] (what a plan says it computes) and [`expectation`]
 //! (the same about the memory of a program), [`buffers`] (whose memory is where), [`blocks`] and [`execution`] (the two models, each with its way to a
 //! program), [`PlanBuilder`] (a
 //! plan from an author), [`Captured`] (a plan from kernels), [`options`] (what a plan leaves open), [`budget`] (what data from strangers may ask for).
 
+mod algorithm;
 pub mod blocks;
 pub mod budget;
 pub mod buffers;
@@ -21,6 +22,7 @@ mod lowered;
 pub mod options;
 mod raise;
 
+pub use algorithm::{Algorithm, Messages};
 pub use blocks::{Plan, Transfer, Transfers};
 pub use budget::{Budget, Limit};
 pub use buffers::{Extents, RankBuffers, Region, Space};

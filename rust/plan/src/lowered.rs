@@ -15,3 +15,10 @@ pub struct Lowered {
     /// The programs that further launches run, in turn, if those differ from `program`.
     pub later: Vec<Program>,
 }
+
+impl Lowered {
+    /// A program without operands and results.
+    pub const fn without_buffers(program: Program, chunk_bytes: u64) -> Self {
+        Self { program, ranks: Vec::new(), chunk_bytes, later: Vec::new() }
+    }
+}

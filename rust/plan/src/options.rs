@@ -1,7 +1,8 @@
 //! The choices that a plan leaves open: sizes, types, protocol, depth of the queues.
 
 use crate::Budget;
-use ahbm_machine::{Coord, Diagnostic, Machine, PeId};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{Coord, Machine, PeId};
 use ahbm_program::{BinaryFn, Dtype, WireFactor};
 use rustc_hash::FxHashMap;
 

@@ -16,7 +16,7 @@ mod writer;
 
 use crate::collective::Extent;
 use crate::{Budget, Collective, Goal, Limit, Plan, PlanBuilder, Space};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_program::{AgentId, Dtype, Locus, Origin, OriginId, Program};
 use queues::Queues;
 use script::Script;

@@ -102,8 +102,8 @@ impl BodyBuilder {
     }
 
     /// Appends an operation that took `calls` kernel calls to issue.
-    pub fn push(&mut self, kind: OpKind, calls: u16, origin: OriginId) {
-        self.ops.push(Op { kind, calls });
+    pub fn push(&mut self, kind: impl Into<OpKind>, calls: u16, origin: OriginId) {
+        self.ops.push(Op { kind: kind.into(), calls });
         self.origins.push(origin);
     }
 

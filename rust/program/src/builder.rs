@@ -2,10 +2,11 @@
 
 use crate::body::alike;
 use crate::{
-    Agent, AgentId, Body, Buffer, BufferId, Channel, ChannelId, Map, Op, OpKind, Origins, Program, Set, Shared,
+    Agent, AgentId, Body, Buffer, BufferId, Channel, ChannelId, Comm, Map, Op, OpKind, Origins, Program, Set, Shared,
     WireFactor,
 };
-use ahbm_machine::{Coord, Diagnostic, Direction, Node, PeId, Sfr};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{Coord, Direction, Node, PeId, Sfr};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -285,8 +286,10 @@ impl DirectionUse {
         let mut used = Self { sent: vec![None; body.directions.len()], received: vec![None; body.directions.len()] };
         for op in &body.ops {
             let (side, dir, tile) = match op.kind {
-                OpKind::Send { dir, tile, .. } => (&mut used.sent, dir, tile),
-                OpKind::Recv { dir, tile, .. } | OpKind::PostRecv { dir, tile, .. } => (&mut used.received, dir, tile),
+                OpKind::Comm(Comm::Send { dir, tile, .. }) => (&mut used.sent, dir, tile),
+                OpKind::Comm(Comm::Recv { dir, tile, .. } | Comm::PostRecv { dir, tile, .. }) => {
+                    (&mut used.received, dir, tile)
+                }
                 _ => continue,
             };
             let traffic = side[dir as usize].get_or_insert(Traffic { messages: 0, bytes: 0 });

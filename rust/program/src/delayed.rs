@@ -1,6 +1,6 @@
 //! Programs with pauses in them: the same work at other times.
 
-use crate::{AgentId, Body, Op, OpKind, OriginId, Program};
+use crate::{AgentId, Body, Control, Op, OpKind, OriginId, Program};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ fn paused(body: &Body, pauses: &BTreeMap<u32, u64>) -> Body {
     let mut origins: Vec<OriginId> = Vec::with_capacity(ops.capacity());
     for (index, (op, &origin)) in body.ops.iter().zip(&body.origins).enumerate() {
         if let Some(&ps) = pauses.get(&(index as u32)) {
-            ops.push(Op { kind: OpKind::Delay { ps }, calls: 0 });
+            ops.push(Op { kind: OpKind::Control(Control::Delay { ps }), calls: 0 });
             origins.push(origin);
         }
         ops.push(*op);
@@ -51,7 +51,7 @@ mod tests {
         let origin = builder.origins.intern(Origin { file: "k.py".into(), locus: Locus::Line(1) });
         let mut body = BodyBuilder::new();
         for ps in [1, 2] {
-            body.push(OpKind::Delay { ps }, 1, origin);
+            body.push(Control::Delay { ps }, 1, origin);
         }
         let body = builder.body(body.finish());
         for rank in 0..2 {
@@ -62,7 +62,7 @@ mod tests {
         let slow = program.delayed(&[(AgentId(1), 1, 7), (AgentId(1), 1, 8), (AgentId(0), 9, 1)]);
         let times = |agent| {
             let delay = |op: &Op| match op.kind {
-                OpKind::Delay { ps } => ps,
+                OpKind::Control(Control::Delay { ps }) => ps,
                 _ => 0,
             };
             slow.body(AgentId(agent)).ops.iter().map(delay).collect::<Vec<_>>()

@@ -1,6 +1,9 @@
 //! A structural hash of programs, stable across runs, platforms and compilers.
 
-use crate::{BinaryFn, Body, Dtype, Duty, OpKind, Program, ReduceFn, Scalar, UnaryFn, ValueId, WireFactor};
+use crate::{
+    BinaryFn, Body, Comm, Control, Dtype, Duty, Math, Move, OpKind, Program, ReduceFn, Scalar, UnaryFn, ValueId,
+    WireFactor,
+};
 use ahbm_machine::{Coord, Direction, Heading, Node};
 
 /// Folded multiplication over 64-bit words with fixed constants; not cryptographic.
@@ -118,38 +121,38 @@ fn op(kind: &OpKind) -> [u64; 7] {
     let v = |v: ValueId| u64::from(v.0);
     let t = u64::from;
     match *kind {
-        OpKind::Load { dst, mem, tile } => [0, v(dst), t(mem), t(tile), 0, 0, 0],
-        OpKind::Store { src, mem, tile, posted } => [1, v(src), t(mem), t(tile), posted.into(), 0, 0],
-        OpKind::Copy { src, dst, tile, posted } => [2, t(src), t(dst), t(tile), posted.into(), 0, 0],
-        OpKind::Fill { dst, scalar, tile } => [3, v(dst), t(scalar), t(tile), 0, 0, 0],
-        OpKind::Arange { dst, start, tile } => [4, v(dst), t(start), t(tile), 0, 0, 0],
-        OpKind::Unary { f, dst, a, tile } => [5, unary(f), v(dst), v(a), t(tile), 0, 0],
-        OpKind::Binary { f, dst, a, b, tile } => [6, binary(f), v(dst), v(a), v(b), t(tile), 0],
-        OpKind::BinaryScalar { f, swapped, dst, a, scalar, tile } => {
+        OpKind::Move(Move::Load { dst, mem, tile }) => [0, v(dst), t(mem), t(tile), 0, 0, 0],
+        OpKind::Move(Move::Store { src, mem, tile, posted }) => [1, v(src), t(mem), t(tile), posted.into(), 0, 0],
+        OpKind::Move(Move::Copy { src, dst, tile, posted }) => [2, t(src), t(dst), t(tile), posted.into(), 0, 0],
+        OpKind::Math(Math::Fill { dst, scalar, tile }) => [3, v(dst), t(scalar), t(tile), 0, 0, 0],
+        OpKind::Math(Math::Arange { dst, start, tile }) => [4, v(dst), t(start), t(tile), 0, 0, 0],
+        OpKind::Math(Math::Unary { f, dst, a, tile }) => [5, unary(f), v(dst), v(a), t(tile), 0, 0],
+        OpKind::Math(Math::Binary { f, dst, a, b, tile }) => [6, binary(f), v(dst), v(a), v(b), t(tile), 0],
+        OpKind::Math(Math::BinaryScalar { f, swapped, dst, a, scalar, tile }) => {
             [7, binary(f), swapped.into(), v(dst), v(a), t(scalar), t(tile)]
         }
-        OpKind::Fma { dst, a, b, c, tile } => [8, v(dst), v(a), v(b), v(c), t(tile), 0],
-        OpKind::Clamp { dst, a, lo, hi, tile } => [9, v(dst), v(a), t(lo), t(hi), t(tile), 0],
-        OpKind::Where { dst, cond, a, b, tile } => [10, v(dst), v(cond), v(a), v(b), t(tile), 0],
-        OpKind::Reduce { f, axis, dst, a, tile } => [11, reduce(f), axis as u64, v(dst), v(a), t(tile), 0],
-        OpKind::Softmax { axis, dst, a, tile } => [12, axis as u64, v(dst), v(a), t(tile), 0, 0],
-        OpKind::Dot { dst, a, b, tile } => [13, v(dst), v(a), v(b), t(tile), 0, 0],
-        OpKind::Transpose { dst, a, tile } => [14, v(dst), v(a), t(tile), 0, 0, 0],
-        OpKind::Cast { dst, a, tile } => [15, v(dst), v(a), t(tile), 0, 0, 0],
-        OpKind::Send { dir, src, tile } => [16, dir.into(), v(src), t(tile), 0, 0, 0],
-        OpKind::Recv { dir, dst, tile } => [17, dir.into(), v(dst), t(tile), 0, 0, 0],
-        OpKind::RecvAny { dst, tile } => [18, v(dst), t(tile), 0, 0, 0, 0],
-        OpKind::PostRecv { dir, dst, tile } => [19, dir.into(), v(dst), t(tile), 0, 0, 0],
-        OpKind::Await { value } => [20, v(value), 0, 0, 0, 0, 0],
-        OpKind::Signal { counter, add, posted } => [21, t(counter), t(add), posted.into(), 0, 0, 0],
-        OpKind::WaitCounter { counter, at_least } => [22, t(counter), t(at_least), 0, 0, 0, 0],
-        OpKind::Acquire { counter, amount } => [25, t(counter), t(amount), 0, 0, 0, 0],
-        OpKind::AwaitSlot { dir } => [26, dir.into(), 0, 0, 0, 0, 0],
-        OpKind::Barrier { id } => [23, t(id), 0, 0, 0, 0, 0],
-        OpKind::Fence => [27, 0, 0, 0, 0, 0, 0],
-        OpKind::ReducingLoad { f, dst, group, tile } => [28, binary(f), v(dst), t(group), t(tile), 0, 0],
-        OpKind::Multicast { src, group, tile } => [29, v(src), t(group), t(tile), 0, 0, 0],
-        OpKind::Delay { ps } => [24, ps, 0, 0, 0, 0, 0],
+        OpKind::Math(Math::Fma { dst, a, b, c, tile }) => [8, v(dst), v(a), v(b), v(c), t(tile), 0],
+        OpKind::Math(Math::Clamp { dst, a, lo, hi, tile }) => [9, v(dst), v(a), t(lo), t(hi), t(tile), 0],
+        OpKind::Math(Math::Where { dst, cond, a, b, tile }) => [10, v(dst), v(cond), v(a), v(b), t(tile), 0],
+        OpKind::Math(Math::Reduce { f, axis, dst, a, tile }) => [11, reduce(f), axis as u64, v(dst), v(a), t(tile), 0],
+        OpKind::Math(Math::Softmax { axis, dst, a, tile }) => [12, axis as u64, v(dst), v(a), t(tile), 0, 0],
+        OpKind::Math(Math::Dot { dst, a, b, tile }) => [13, v(dst), v(a), v(b), t(tile), 0, 0],
+        OpKind::Math(Math::Transpose { dst, a, tile }) => [14, v(dst), v(a), t(tile), 0, 0, 0],
+        OpKind::Math(Math::Cast { dst, a, tile }) => [15, v(dst), v(a), t(tile), 0, 0, 0],
+        OpKind::Comm(Comm::Send { dir, src, tile }) => [16, dir.into(), v(src), t(tile), 0, 0, 0],
+        OpKind::Comm(Comm::Recv { dir, dst, tile }) => [17, dir.into(), v(dst), t(tile), 0, 0, 0],
+        OpKind::Comm(Comm::RecvAny { dst, tile }) => [18, v(dst), t(tile), 0, 0, 0, 0],
+        OpKind::Comm(Comm::PostRecv { dir, dst, tile }) => [19, dir.into(), v(dst), t(tile), 0, 0, 0],
+        OpKind::Comm(Comm::Await { value }) => [20, v(value), 0, 0, 0, 0, 0],
+        OpKind::Control(Control::Signal { counter, add, posted }) => [21, t(counter), t(add), posted.into(), 0, 0, 0],
+        OpKind::Control(Control::WaitCounter { counter, at_least }) => [22, t(counter), t(at_least), 0, 0, 0, 0],
+        OpKind::Control(Control::Acquire { counter, amount }) => [25, t(counter), t(amount), 0, 0, 0, 0],
+        OpKind::Comm(Comm::AwaitSlot { dir }) => [26, dir.into(), 0, 0, 0, 0, 0],
+        OpKind::Control(Control::Barrier { id }) => [23, t(id), 0, 0, 0, 0, 0],
+        OpKind::Control(Control::Fence) => [27, 0, 0, 0, 0, 0, 0],
+        OpKind::Move(Move::ReducingLoad { f, dst, group, tile }) => [28, binary(f), v(dst), t(group), t(tile), 0, 0],
+        OpKind::Move(Move::Multicast { src, group, tile }) => [29, v(src), t(group), t(tile), 0, 0, 0],
+        OpKind::Control(Control::Delay { ps }) => [24, ps, 0, 0, 0, 0, 0],
     }
 }
 

@@ -9,8 +9,8 @@ mod assembly;
 pub use assembly::{Assembly, Part, Share, Stands, Themselves, assemble};
 
 use crate::{
-    Agent, AgentId, Body, BufferId, Channel, ChannelId, Duty, Gate, Locus, Op, OpKind, Origin, OriginId, Program,
-    Shared,
+    Agent, AgentId, Body, BufferId, Channel, ChannelId, Control, Duty, Gate, Locus, Op, OpKind, Origin, OriginId,
+    Program, Shared,
 };
 use ahbm_machine::{Coord, PeId};
 use rustc_hash::FxHashMap;
@@ -65,11 +65,11 @@ pub fn compose(name: &str, hosts: &[(u32, Vec<Step>)], launches: &[Launch<'_>]) 
         }
     }
     let ends = |launch: u32| launches[launch as usize].program.map_or(ONE, |program| program.agents.len() as u32);
-    let ended = |launch: u32| OpKind::WaitCounter { counter: 3 * launch + 2, at_least: ends(launch) };
+    let ended = |launch: u32| Control::WaitCounter { counter: 3 * launch + 2, at_least: ends(launch) };
     for (sip, steps) in hosts {
         let ops = steps.iter().map(|step| match *step {
-            Step::Advance(ps) => OpKind::Delay { ps },
-            Step::Arrive(launch) => OpKind::Signal { counter: 3 * launch, add: ONE, posted: false },
+            Step::Advance(ps) => Control::Delay { ps },
+            Step::Arrive(launch) => Control::Signal { counter: 3 * launch, add: ONE, posted: false },
             Step::Wait(launch) => ended(launch),
         });
         writer.control(Duty::Host(*sip), ops, vec![nowhere; steps.len()]);
@@ -78,13 +78,13 @@ pub fn compose(name: &str, hosts: &[(u32, Vec<Step>)], launches: &[Launch<'_>]) 
     for (index, (launch, &hosts)) in (0..).zip(launches.iter().zip(&arrivals)) {
         let first = writer.program.agents.len();
         let ready = [
-            Some(OpKind::Delay { ps: launch.not_before }),
-            Some(OpKind::WaitCounter { counter: 3 * index, at_least: hosts }),
+            Some(Control::Delay { ps: launch.not_before }),
+            Some(Control::WaitCounter { counter: 3 * index, at_least: hosts }),
             launch.after.map(ended),
-            Some(OpKind::Signal { counter: 3 * index + 1, add: ONE, posted: false }),
-            launch.program.is_none().then_some(OpKind::Signal { counter: 3 * index + 2, add: ONE, posted: false }),
+            Some(Control::Signal { counter: 3 * index + 1, add: ONE, posted: false }),
+            launch.program.is_none().then_some(Control::Signal { counter: 3 * index + 2, add: ONE, posted: false }),
         ];
-        let ready: Vec<OpKind> = ready.into_iter().flatten().collect();
+        let ready: Vec<Control> = ready.into_iter().flatten().collect();
         let origins = vec![nowhere; ready.len()];
         writer.control(Duty::Starter, ready.into_iter(), origins);
         if let Some(program) = launch.program {
@@ -115,8 +115,8 @@ impl Writer {
     }
 
     /// Adds an agent of the job itself. It needs no engine of its PE, so any place does.
-    fn control(&mut self, duty: Duty, kinds: impl Iterator<Item = OpKind>, origins: Vec<OriginId>) {
-        let ops: Shared<Op> = kinds.map(|kind| Op { kind, calls: 0 }).collect();
+    fn control(&mut self, duty: Duty, kinds: impl Iterator<Item = Control>, origins: Vec<OriginId>) {
+        let ops: Shared<Op> = kinds.map(|kind| Op { kind: kind.into(), calls: 0 }).collect();
         let origins = origins.into();
         self.program.bodies.push(Arc::new(Body { ops, origins, ..Body::default() }));
         self.program.agents.push(Agent {
@@ -199,11 +199,12 @@ impl Writer {
 }
 
 fn moved(kind: OpKind, counters: u32, barriers: u32) -> OpKind {
-    match kind {
-        OpKind::Signal { counter, add, posted } => OpKind::Signal { counter: counter + counters, add, posted },
-        OpKind::WaitCounter { counter, at_least } => OpKind::WaitCounter { counter: counter + counters, at_least },
-        OpKind::Acquire { counter, amount } => OpKind::Acquire { counter: counter + counters, amount },
-        OpKind::Barrier { id } => OpKind::Barrier { id: id + barriers },
-        other => other,
-    }
+    let OpKind::Control(control) = kind else { return kind };
+    OpKind::Control(match control {
+        Control::Signal { counter, add, posted } => Control::Signal { counter: counter + counters, add, posted },
+        Control::WaitCounter { counter, at_least } => Control::WaitCounter { counter: counter + counters, at_least },
+        Control::Acquire { counter, amount } => Control::Acquire { counter: counter + counters, amount },
+        Control::Barrier { id } => Control::Barrier { id: id + barriers },
+        Control::Fence | Control::Delay { .. } => control,
+    })
 }

@@ -4,7 +4,7 @@
 //!
 //! ```
 //! use ahbm_machine::{Coord, Direction, PeId};
-//! use ahbm_program::{BodyBuilder, ChannelSettings, Dtype, Locus, OpKind, Origin, ProgramBuilder, Scalar, Tile};
+//! use ahbm_program::{BodyBuilder, ChannelSettings, Comm, Dtype, Locus, Math, Origin, ProgramBuilder, Scalar, Tile};
 //!
 //! let mut builder = ProgramBuilder::new("hello");
 //! let origin = builder.origins.intern(Origin { file: "hello.rs".into(), locus: Locus::Line(1) });
@@ -15,14 +15,14 @@
 //! let mut body = BodyBuilder::new();
 //! let (value, one) = (body.value(), body.scalar(Scalar::Int(1)));
 //! let (tile, dir) = (body.tile(Tile::new(Dtype::F16, &[8])), body.direction(east));
-//! body.push(OpKind::Fill { dst: value, scalar: one, tile }, 1, origin);
-//! body.push(OpKind::Send { dir, src: value, tile }, 1, origin);
+//! body.push(Math::Fill { dst: value, scalar: one, tile }, 1, origin);
+//! body.push(Comm::Send { dir, src: value, tile }, 1, origin);
 //! let sends = builder.body(body.finish());
 //!
 //! // They come from the west.
 //! let mut body = BodyBuilder::new();
 //! let (value, tile, dir) = (body.value(), body.tile(Tile::new(Dtype::F16, &[8])), body.direction(west));
-//! body.push(OpKind::Recv { dir, dst: value, tile }, 1, origin);
+//! body.push(Comm::Recv { dir, dst: value, tile }, 1, origin);
 //! let receives = builder.body(body.finish());
 //!
 //! let place = |sip| Coord { sip, cube: 0, pe: 0 };
@@ -36,7 +36,7 @@
 //! assert!(ahbm_program::structure(&program).is_empty());
 //! // One message needs one slot.
 //! assert_eq!((program.channels.len(), program.channels[0].slots, program.channels[0].slot_bytes), (1, 1, 16));
-//! # Ok::<(), Vec<ahbm_machine::Diagnostic>>(())
+//! # Ok::<(), Vec<ahbm_findings::Diagnostic>>(())
 //! ```
 //!
 //! Reading order: [`op`] (what an agent can do, who waits for whom, what changes with a new operation), [`body`] (how
@@ -66,7 +66,7 @@ pub use builder::{ChannelSettings, ProgramBuilder};
 pub use class::{Class, Condition};
 pub use formula::{Formulas, Term};
 pub use lint::{Operands, lint, structure};
-pub use op::{BinaryFn, Op, OpKind, ReduceFn, UnaryFn, ValueId};
+pub use op::{BinaryFn, Comm, Control, Math, Move, Op, OpKind, ReduceFn, UnaryFn, ValueId};
 pub use origin::{Locus, Origin, OriginId, Origins};
 pub use program::{Agent, AgentId, Buffer, BufferId, Channel, ChannelId, Duty, Gate, Program, WireFactor};
 pub use shared::Shared;

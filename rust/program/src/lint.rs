@@ -31,7 +31,8 @@ pub use operands::Operands;
 
 use crate::body::alike;
 use crate::{AgentId, Program};
-use ahbm_machine::{Diagnostic, Machine};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::Machine;
 use findings::Findings;
 use target::Target;
 

@@ -1,6 +1,6 @@
 //! Marks in a program: the moment at which a piece of memory has its last byte, and the moment it is first needed.
 
-use crate::{AgentId, Body, BufferId, Op, OpKind, Program};
+use crate::{AgentId, Body, BufferId, Control, Move, Op, OpKind, Program};
 use std::sync::Arc;
 
 /// A range of a buffer.
@@ -32,7 +32,7 @@ pub fn marked(program: &Program, marks: &[Mark]) -> (Program, Vec<u32>) {
     let mut result = Program { counters: first + marks.len() as u32, ..program.clone() };
     for index in 0..program.agents.len() {
         let body = program.body(AgentId(index as u32));
-        let mut inserted: Vec<(usize, OpKind)> = Vec::new();
+        let mut inserted: Vec<(usize, Control)> = Vec::new();
         for (counter, (mark, count)) in (first..).zip(marks.iter().zip(&mut counts)) {
             let touches = |op: &Op| {
                 body.touched(op.kind).any(|(mem, writes)| {
@@ -46,11 +46,13 @@ pub fn marked(program: &Program, marks: &[Mark]) -> (Program, Vec<u32>) {
             inserted.push(if mark.completes {
                 let posted = matches!(
                     body.ops[at].kind,
-                    OpKind::Store { posted: true, .. } | OpKind::Copy { posted: true, .. } | OpKind::Multicast { .. }
+                    OpKind::Move(
+                        Move::Store { posted: true, .. } | Move::Copy { posted: true, .. } | Move::Multicast { .. }
+                    )
                 );
-                (at + 1, OpKind::Signal { counter, add: 1, posted })
+                (at + 1, Control::Signal { counter, add: 1, posted })
             } else {
-                (at, OpKind::WaitCounter { counter, at_least: 1 })
+                (at, Control::WaitCounter { counter, at_least: 1 })
             });
         }
         if inserted.is_empty() {
@@ -69,11 +71,13 @@ impl Mark {
         let mem = body.mems[mem as usize];
         let BufferId(buffer) = program.buffer(agent, mem.buffer);
         let bytes = match op.kind {
-            OpKind::Load { tile, .. }
-            | OpKind::Store { tile, .. }
-            | OpKind::ReducingLoad { tile, .. }
-            | OpKind::Multicast { tile, .. }
-            | OpKind::Copy { tile, .. } => body.tiles[tile as usize].bytes(),
+            OpKind::Move(
+                Move::Load { tile, .. }
+                | Move::Store { tile, .. }
+                | Move::ReducingLoad { tile, .. }
+                | Move::Multicast { tile, .. }
+                | Move::Copy { tile, .. },
+            ) => body.tiles[tile as usize].bytes(),
             _ => 0,
         };
         let (from, to) = (mem.offset, mem.offset + bytes);
@@ -81,13 +85,13 @@ impl Mark {
     }
 }
 
-fn with(body: &Body, inserted: &[(usize, OpKind)]) -> Body {
+fn with(body: &Body, inserted: &[(usize, Control)]) -> Body {
     let (mut ops, mut origins) = (Vec::new(), Vec::new());
     let mut next = inserted.iter().peekable();
     for at in 0..=body.ops.len() {
         while let Some((_, kind)) = next.next_if(|(place, _)| *place == at) {
             // An operation of its own has the origin of its neighbour.
-            ops.push(Op { kind: *kind, calls: 0 });
+            ops.push(Op { kind: (*kind).into(), calls: 0 });
             origins.push(body.origins[at.min(body.ops.len() - 1)]);
         }
         if let Some(op) = body.ops.get(at) {

@@ -11,17 +11,17 @@
 //!
 //! | operation | waits until | then |
 //! |---|---|---|
-//! | [`Send`](OpKind::Send) | the channel has a free slot | occupies the slot; does not wait for delivery |
-//! | [`AwaitSlot`](OpKind::AwaitSlot) | the channel has a free slot | nothing |
-//! | [`Recv`](OpKind::Recv) | the channel's next message is there | takes it and frees its slot |
-//! | [`RecvAny`](OpKind::RecvAny) | a channel that leads to the agent has a message | takes it from the first such channel, beginning behind the one it took from last, in order of direction |
-//! | [`PostRecv`](OpKind::PostRecv) | never | claims the channel's next message; its slot is freed once the message is there |
-//! | [`Await`](OpKind::Await) | the message of the posted receive is there | takes it; a receive that is complete may be awaited again |
-//! | [`Signal`](OpKind::Signal) | never | adds to the counter; `posted`, once everything that the agent posted before has arrived |
-//! | [`WaitCounter`](OpKind::WaitCounter) | the counter has reached the value | nothing |
-//! | [`Acquire`](OpKind::Acquire) | the counter has reached the amount | subtracts the amount |
-//! | [`Fence`](OpKind::Fence) | everything that the agent posted has arrived | nothing |
-//! | [`Barrier`](OpKind::Barrier) | as many agents as it has participants are at it | lets all of them go on; it can be used again |
+//! | [`Send`](Comm::Send) | the channel has a free slot | occupies the slot; does not wait for delivery |
+//! | [`AwaitSlot`](Comm::AwaitSlot) | the channel has a free slot | nothing |
+//! | [`Recv`](Comm::Recv) | the channel's next message is there | takes it and frees its slot |
+//! | [`RecvAny`](Comm::RecvAny) | a channel that leads to the agent has a message | takes it from the first such channel, beginning behind the one it took from last, in order of direction |
+//! | [`PostRecv`](Comm::PostRecv) | never | claims the channel's next message; its slot is freed once the message is there |
+//! | [`Await`](Comm::Await) | the message of the posted receive is there | takes it; a receive that is complete may be awaited again |
+//! | [`Signal`](Control::Signal) | never | adds to the counter; `posted`, once everything that the agent posted before has arrived |
+//! | [`WaitCounter`](Control::WaitCounter) | the counter has reached the value | nothing |
+//! | [`Acquire`](Control::Acquire) | the counter has reached the amount | subtracts the amount |
+//! | [`Fence`](Control::Fence) | everything that the agent posted has arrived | nothing |
+//! | [`Barrier`](Control::Barrier) | as many agents as it has participants are at it | lets all of them go on; it can be used again |
 //! | all others | never | |
 //!
 //! A channel is a queue, first in, first out: the n-th message sent is the n-th received or claimed, in the order of the
@@ -34,20 +34,24 @@
 //!
 //! # Adding an operation
 //!
-//! The compiler names these places, whose matches have no arm for the rest:
+//! It belongs to one of four families: [`Math`] makes a value of values, [`Move`] touches memory, [`Comm`] messages,
+//! [`Control`] other agents or the clock. An interpreter has one arm for a family that is not its business.
 //!
-//! - here [`Op::describe`], and [`OpKind::operands`] in `lint/operands`
+//! The compiler names these places, whose matches have no arm for the rest of a family:
+//!
+//! - here [`Op::describe`], and [`OpKind::operands`] in `lint/operands`; of math also [`Math::dst`]
 //! - the `hash` of a program: append a number
-//! - the emulator's `timing/wiring` (the routes it needs), `timing/agent` (`math_ps`) and `data/replay` (`compute`)
-//! - the check's `schedule` (`effect`)
+//! - the emulator's `timing/wiring` (the routes it needs), `timing/agent` (`advance`) and `data/replay` (`step`) for all
+//!   but math, `data/compute` (`apply`) for math
+//! - the check's `schedule` (`effect`) for messages and control, `values` (`done`) for memory and messages
 //!
 //! These have an arm for the rest, which may have to change:
 //!
 //! - here [`Op::defines`] and [`OpKind::direction`]; `lint/shape`, `lint/values` and `lint/traffic`; `builder` for what
 //!   moves messages; `class/member` for what names memory or directions; `text` for operands that it should print
-//! - the emulator's `timing/agent` (`advance`) for all but math, `data/replay` (`step`) for all but math, and
-//!   `data/liveness` for results whose tile is not the operation's
-//! - the check's `values` (what the result is made of) and `clocks` (what it orders)
+//! - the emulator's `timing/agent` (`math_ps`) for math that is not one pass over its tile, and `data/liveness` for
+//!   results whose tile is not the operation's
+//! - the check's `values` (what a result of math is made of) and `clocks` (what it orders)
 //! - the views' `tracks` for what deserves a look of its own
 //! - the sources that issue it: `tl` in the border crate, `plan`, `synthesis`
 
@@ -116,25 +120,25 @@ pub enum ReduceFn {
     Min,
 }
 
-/// The effect of an operation. `tile` indexes [`crate::Body::tiles`], `mem` [`crate::Body::mems`], `group`
+/// The effect of an operation, by family. `tile` indexes [`crate::Body::tiles`], `mem` [`crate::Body::mems`], `group`
 /// [`crate::Body::groups`], `dir` [`crate::Body::directions`] and `scalar` [`crate::Body::scalars`] of the body the
 /// operation stands in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
 pub enum OpKind {
-    /// Memory to value: a DMA read, complete when the last byte is there.
-    Load { dst: ValueId, mem: u32, tile: u32 },
-    /// Value to memory: a DMA write, complete when the last byte is written; `posted`, the agent goes on when the last
-    /// byte has left.
-    Store { src: ValueId, mem: u32, tile: u32, posted: bool },
-    /// The same range of several memories to one value, reduced by the switch between them in the order of the group:
-    /// a DMA read, complete when the last byte is there.
-    ReducingLoad { f: BinaryFn, dst: ValueId, group: u32, tile: u32 },
-    /// One value to several memories, copied by the switch between them: a posted DMA write, which arrives when it has
-    /// arrived everywhere.
-    Multicast { src: ValueId, group: u32, tile: u32 },
-    /// Memory to memory: a one-sided DMA (put or get), complete when the last byte is written; `posted` as in a store.
-    Copy { src: u32, dst: u32, tile: u32, posted: bool },
+    /// Values of values alone.
+    Math(Math),
+    /// Memory and values.
+    Move(Move),
+    /// Messages.
+    Comm(Comm),
+    /// The order of agents.
+    Control(Control),
+}
+
+/// Computes a value of values alone; it is done when the engine has done it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Math {
     /// Every element equal to a scalar.
     Fill { dst: ValueId, scalar: u32, tile: u32 },
     /// `start, start + 1, …` along the only axis.
@@ -161,6 +165,31 @@ pub enum OpKind {
     Transpose { dst: ValueId, a: ValueId, tile: u32 },
     /// Dtype conversion, round to nearest even; `tile` is the result's.
     Cast { dst: ValueId, a: ValueId, tile: u32 },
+}
+
+/// Moves bytes between memory and values, or from memory to memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Move {
+    /// Memory to value: a DMA read, complete when the last byte is there.
+    Load { dst: ValueId, mem: u32, tile: u32 },
+    /// Value to memory: a DMA write, complete when the last byte is written; `posted`, the agent goes on when the last
+    /// byte has left.
+    Store { src: ValueId, mem: u32, tile: u32, posted: bool },
+    /// The same range of several memories to one value, reduced by the switch between them in the order of the group:
+    /// a DMA read, complete when the last byte is there.
+    ReducingLoad { f: BinaryFn, dst: ValueId, group: u32, tile: u32 },
+    /// One value to several memories, copied by the switch between them: a posted DMA write, which arrives when it has
+    /// arrived everywhere.
+    Multicast { src: ValueId, group: u32, tile: u32 },
+    /// Memory to memory: a one-sided DMA (put or get), complete when the last byte is written; `posted` as in a store.
+    Copy { src: u32, dst: u32, tile: u32, posted: bool },
+}
+
+/// Sends and receives messages over channels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Comm {
     /// Posted send: waits for a free slot, not for delivery.
     Send { dir: u16, src: ValueId, tile: u32 },
     /// Waits until the next send in this direction would find a free slot. Before a receive whose message is
@@ -170,10 +199,16 @@ pub enum OpKind {
     Recv { dir: u16, dst: ValueId, tile: u32 },
     /// Blocking receive from the next direction, in turn, that has a message.
     RecvAny { dst: ValueId, tile: u32 },
-    /// Posts a receive that completes in the background; `dst` is usable after [`OpKind::Await`].
+    /// Posts a receive that completes in the background; `dst` is usable after [`Comm::Await`].
     PostRecv { dir: u16, dst: ValueId, tile: u32 },
     /// Waits for a posted receive.
     Await { value: ValueId },
+}
+
+/// Orders agents, or passes time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Control {
     /// Adds to a counter of the program. `posted`, it travels behind what the agent has posted: the agent goes on, and
     /// the counter grows once all of that has arrived.
     Signal { counter: u32, add: u32, posted: bool },
@@ -197,64 +232,59 @@ impl Op {
         let post = |posted: bool| if posted { "post " } else { "" };
         let members = |group: u32| body.groups[group as usize].len();
         match self.kind {
-            OpKind::Load { tile: t, .. } => format!("load {}", tile(t)),
-            OpKind::Store { tile: t, posted, .. } => format!("{}store {}", post(posted), tile(t)),
-            OpKind::ReducingLoad { f, group, tile: t, .. } => {
+            OpKind::Move(Move::Load { tile: t, .. }) => format!("load {}", tile(t)),
+            OpKind::Move(Move::Store { tile: t, posted, .. }) => format!("{}store {}", post(posted), tile(t)),
+            OpKind::Move(Move::ReducingLoad { f, group, tile: t, .. }) => {
                 format!("load {f:?} of {} {}", members(group), tile(t)).to_lowercase()
             }
-            OpKind::Multicast { group, tile: t, .. } => format!("post store to {} {}", members(group), tile(t)),
-            OpKind::Copy { tile: t, posted, .. } => format!("{}copy {}", post(posted), tile(t)),
-            OpKind::Fill { tile: t, .. } => format!("full {}", tile(t)),
-            OpKind::Arange { tile: t, .. } => format!("arange {}", tile(t)),
-            OpKind::Unary { f, tile: t, .. } => format!("{f:?} {}", tile(t)).to_lowercase(),
-            OpKind::Binary { f, tile: t, .. } | OpKind::BinaryScalar { f, tile: t, .. } => {
+            OpKind::Move(Move::Multicast { group, tile: t, .. }) => {
+                format!("post store to {} {}", members(group), tile(t))
+            }
+            OpKind::Move(Move::Copy { tile: t, posted, .. }) => format!("{}copy {}", post(posted), tile(t)),
+            OpKind::Math(Math::Fill { tile: t, .. }) => format!("full {}", tile(t)),
+            OpKind::Math(Math::Arange { tile: t, .. }) => format!("arange {}", tile(t)),
+            OpKind::Math(Math::Unary { f, tile: t, .. }) => format!("{f:?} {}", tile(t)).to_lowercase(),
+            OpKind::Math(Math::Binary { f, tile: t, .. } | Math::BinaryScalar { f, tile: t, .. }) => {
                 format!("{f:?} {}", tile(t)).to_lowercase()
             }
-            OpKind::Fma { tile: t, .. } => format!("fma {}", tile(t)),
-            OpKind::Clamp { tile: t, .. } => format!("clamp {}", tile(t)),
-            OpKind::Where { tile: t, .. } => format!("where {}", tile(t)),
-            OpKind::Reduce { f, tile: t, .. } => format!("{f:?} {}", tile(t)).to_lowercase(),
-            OpKind::Softmax { tile: t, .. } => format!("softmax {}", tile(t)),
-            OpKind::Dot { tile: t, .. } => format!("dot {}", tile(t)),
-            OpKind::Transpose { tile: t, .. } => format!("trans {}", tile(t)),
-            OpKind::Cast { tile: t, .. } => format!("cast {}", tile(t)),
-            OpKind::Send { dir: d, tile: t, .. } => format!("send(dir=\"{}\") {}", dir(d), tile(t)),
-            OpKind::AwaitSlot { dir: d } => format!("await a slot (dir=\"{}\")", dir(d)),
-            OpKind::Recv { dir: d, tile: t, .. } => format!("recv(dir=\"{}\") {}", dir(d), tile(t)),
-            OpKind::RecvAny { tile: t, .. } => format!("recv(dir=None) {}", tile(t)),
-            OpKind::PostRecv { dir: d, tile: t, .. } => format!("recv_async(dir=\"{}\") {}", dir(d), tile(t)),
-            OpKind::Await { .. } => "wait".into(),
-            OpKind::Signal { counter, add, posted } => format!("{}signal counter {counter} +{add}", post(posted)),
-            OpKind::Fence => "fence".into(),
-            OpKind::WaitCounter { counter, at_least } => format!("wait counter {counter} >= {at_least}"),
-            OpKind::Acquire { counter, amount } => format!("acquire {amount} of counter {counter}"),
-            OpKind::Barrier { id } => format!("barrier {id}"),
-            OpKind::Delay { ps } => format!("delay {ps} ps"),
+            OpKind::Math(Math::Fma { tile: t, .. }) => format!("fma {}", tile(t)),
+            OpKind::Math(Math::Clamp { tile: t, .. }) => format!("clamp {}", tile(t)),
+            OpKind::Math(Math::Where { tile: t, .. }) => format!("where {}", tile(t)),
+            OpKind::Math(Math::Reduce { f, tile: t, .. }) => format!("{f:?} {}", tile(t)).to_lowercase(),
+            OpKind::Math(Math::Softmax { tile: t, .. }) => format!("softmax {}", tile(t)),
+            OpKind::Math(Math::Dot { tile: t, .. }) => format!("dot {}", tile(t)),
+            OpKind::Math(Math::Transpose { tile: t, .. }) => format!("trans {}", tile(t)),
+            OpKind::Math(Math::Cast { tile: t, .. }) => format!("cast {}", tile(t)),
+            OpKind::Comm(Comm::Send { dir: d, tile: t, .. }) => format!("send(dir=\"{}\") {}", dir(d), tile(t)),
+            OpKind::Comm(Comm::AwaitSlot { dir: d }) => format!("await a slot (dir=\"{}\")", dir(d)),
+            OpKind::Comm(Comm::Recv { dir: d, tile: t, .. }) => format!("recv(dir=\"{}\") {}", dir(d), tile(t)),
+            OpKind::Comm(Comm::RecvAny { tile: t, .. }) => format!("recv(dir=None) {}", tile(t)),
+            OpKind::Comm(Comm::PostRecv { dir: d, tile: t, .. }) => {
+                format!("recv_async(dir=\"{}\") {}", dir(d), tile(t))
+            }
+            OpKind::Comm(Comm::Await { .. }) => "wait".into(),
+            OpKind::Control(Control::Signal { counter, add, posted }) => {
+                format!("{}signal counter {counter} +{add}", post(posted))
+            }
+            OpKind::Control(Control::Fence) => "fence".into(),
+            OpKind::Control(Control::WaitCounter { counter, at_least }) => {
+                format!("wait counter {counter} >= {at_least}")
+            }
+            OpKind::Control(Control::Acquire { counter, amount }) => format!("acquire {amount} of counter {counter}"),
+            OpKind::Control(Control::Barrier { id }) => format!("barrier {id}"),
+            OpKind::Control(Control::Delay { ps }) => format!("delay {ps} ps"),
         }
     }
 
     /// The value this operation defines.
     pub fn defines(&self) -> Option<ValueId> {
         match self.kind {
-            OpKind::Load { dst, .. }
-            | OpKind::ReducingLoad { dst, .. }
-            | OpKind::Fill { dst, .. }
-            | OpKind::Arange { dst, .. }
-            | OpKind::Unary { dst, .. }
-            | OpKind::Binary { dst, .. }
-            | OpKind::BinaryScalar { dst, .. }
-            | OpKind::Fma { dst, .. }
-            | OpKind::Clamp { dst, .. }
-            | OpKind::Where { dst, .. }
-            | OpKind::Reduce { dst, .. }
-            | OpKind::Softmax { dst, .. }
-            | OpKind::Dot { dst, .. }
-            | OpKind::Transpose { dst, .. }
-            | OpKind::Cast { dst, .. }
-            | OpKind::Recv { dst, .. }
-            | OpKind::RecvAny { dst, .. }
-            | OpKind::PostRecv { dst, .. } => Some(dst),
-            _ => None,
+            OpKind::Math(math) => Some(math.dst()),
+            OpKind::Move(Move::Load { dst, .. } | Move::ReducingLoad { dst, .. })
+            | OpKind::Comm(Comm::Recv { dst, .. } | Comm::RecvAny { dst, .. } | Comm::PostRecv { dst, .. }) => {
+                Some(dst)
+            }
+            OpKind::Move(_) | OpKind::Comm(_) | OpKind::Control(_) => None,
         }
     }
 }
@@ -263,10 +293,74 @@ impl OpKind {
     /// The body-local direction a message operation uses.
     pub fn direction(&self) -> Option<u16> {
         match *self {
-            Self::Send { dir, .. } | Self::AwaitSlot { dir } | Self::Recv { dir, .. } | Self::PostRecv { dir, .. } => {
-                Some(dir)
-            }
+            Self::Comm(
+                Comm::Send { dir, .. } | Comm::AwaitSlot { dir } | Comm::Recv { dir, .. } | Comm::PostRecv { dir, .. },
+            ) => Some(dir),
             _ => None,
         }
+    }
+}
+
+impl From<Math> for OpKind {
+    fn from(math: Math) -> Self {
+        Self::Math(math)
+    }
+}
+
+impl From<Move> for OpKind {
+    fn from(moved: Move) -> Self {
+        Self::Move(moved)
+    }
+}
+
+impl From<Comm> for OpKind {
+    fn from(comm: Comm) -> Self {
+        Self::Comm(comm)
+    }
+}
+
+impl From<Control> for OpKind {
+    fn from(control: Control) -> Self {
+        Self::Control(control)
+    }
+}
+
+impl Math {
+    /// The value it makes.
+    pub const fn dst(self) -> ValueId {
+        self.result().0
+    }
+
+    /// The tile that its work is counted by.
+    pub const fn tile(self) -> u32 {
+        self.result().1
+    }
+
+    const fn result(self) -> (ValueId, u32) {
+        match self {
+            Self::Fill { dst, tile, .. }
+            | Self::Arange { dst, tile, .. }
+            | Self::Unary { dst, tile, .. }
+            | Self::Binary { dst, tile, .. }
+            | Self::BinaryScalar { dst, tile, .. }
+            | Self::Fma { dst, tile, .. }
+            | Self::Clamp { dst, tile, .. }
+            | Self::Where { dst, tile, .. }
+            | Self::Reduce { dst, tile, .. }
+            | Self::Softmax { dst, tile, .. }
+            | Self::Dot { dst, tile, .. }
+            | Self::Transpose { dst, tile, .. }
+            | Self::Cast { dst, tile, .. } => (dst, tile),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_cost_no_memory() {
+        assert_eq!((size_of::<OpKind>(), size_of::<Op>()), (24, 32));
     }
 }

@@ -1,6 +1,6 @@
 //! The text form of programs, for people and for golden files.
 
-use crate::{Body, Mem, OpKind, Program, Scalar};
+use crate::{Body, Comm, Math, Mem, OpKind, Program, Scalar};
 use std::fmt::{self, Write};
 
 /// Agents listed per body before the rest is counted.
@@ -111,7 +111,7 @@ impl Body {
         for value in operands.reads.into_iter().flatten() {
             write!(out, " %{}", value.0)?;
         }
-        if let OpKind::Await { value } = op.kind {
+        if let OpKind::Comm(Comm::Await { value }) = op.kind {
             write!(out, " %{}", value.0)?;
         }
         for scalar in operands.scalars.into_iter().flatten() {
@@ -122,8 +122,8 @@ impl Body {
             }
         }
         match op.kind {
-            OpKind::BinaryScalar { swapped: true, .. } => out.push_str(" swapped"),
-            OpKind::Reduce { axis, .. } | OpKind::Softmax { axis, .. } => write!(out, " axis {axis}")?,
+            OpKind::Math(Math::BinaryScalar { swapped: true, .. }) => out.push_str(" swapped"),
+            OpKind::Math(Math::Reduce { axis, .. } | Math::Softmax { axis, .. }) => write!(out, " axis {axis}")?,
             _ => {}
         }
         let single = [("from", operands.mem_read), ("to", operands.mem_written)];

@@ -5,10 +5,13 @@ use crate::operand::{self, Fault, MADE_BYTES, Shape, fault};
 use crate::origin::{Here, Lines};
 use crate::peer::Toward;
 use crate::symbolic::{Operand, Path, SymbolicInt, Walked};
-use ahbm_machine::{Coord, Diagnostic, Direction, Sfr};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{Coord, Direction, Sfr};
 use ahbm_program::class::{Access, Group, View, Way};
 use ahbm_program::formula::Axis;
-use ahbm_program::{BodyBuilder, Class, Dtype, Formulas, OpKind, OriginId, Origins, Scalar, Term, Tile, ValueId};
+use ahbm_program::{
+    BodyBuilder, Class, Control, Dtype, Formulas, OpKind, OriginId, Origins, Scalar, Term, Tile, ValueId,
+};
 use indexmap::{Equivalent, IndexSet};
 use pyo3::prelude::*;
 use rustc_hash::{FxBuildHasher, FxHashMap};
@@ -256,7 +259,7 @@ impl Recorder {
     /// Charges pending calls to an operation of their own.
     fn flush(&mut self) {
         if self.pending > 0 {
-            self.push(OpKind::Delay { ps: 0 });
+            self.push(Control::Delay { ps: 0 });
         }
     }
 
@@ -265,14 +268,14 @@ impl Recorder {
     }
 
     /// Appends an operation that carries the pending calls.
-    pub(crate) fn push(&mut self, kind: OpKind) {
+    pub(crate) fn push(&mut self, kind: impl Into<OpKind>) {
         let calls = std::mem::take(&mut self.pending);
         let origin = self.origin;
         self.body().push(kind, calls, origin);
     }
 
     /// Appends an operation that defines a value.
-    pub(crate) fn define(&mut self, kind: impl FnOnce(ValueId) -> OpKind) -> ValueId {
+    pub(crate) fn define<K: Into<OpKind>>(&mut self, kind: impl FnOnce(ValueId) -> K) -> ValueId {
         let value = self.body().value();
         self.push(kind(value));
         value

@@ -1,7 +1,7 @@
 //! The meaning of collectives, for Python.
 
 use crate::{errors, operand};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::collective::{Relation, Run, facts, relation};
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;

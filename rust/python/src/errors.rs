@@ -1,6 +1,6 @@
 //! Findings cross the border as exceptions of `ahbm.errors`.
 
-use ahbm_machine::Diagnostic;
+use ahbm_findings::{Diagnostic, codes as registry};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyType};
@@ -8,16 +8,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const MODULE: &str = "ahbm.errors";
 
-/// Every error code and its meaning, by code.
+/// Every error code, its meaning, an example of what leads to it, and what to do, by code.
 #[pyfunction]
-pub(crate) fn codes() -> &'static [(&'static str, &'static str)] {
-    ahbm_machine::codes::CODES
-}
-
-/// Every error code, an example of what leads to it, and what to do, by code.
-#[pyfunction]
-pub(crate) fn cases() -> &'static [(&'static str, &'static str, &'static str)] {
-    ahbm_machine::codes::CASES
+pub(crate) fn codes() -> Vec<(&'static str, &'static str, &'static str, &'static str)> {
+    registry::all().map(|row| (row.code, row.meaning, row.example, row.remedy)).collect()
 }
 
 /// The exception for `findings`; the first one's code decides its class.

@@ -6,12 +6,14 @@ use crate::interrupt::interruptible;
 use crate::logs::{self, Part};
 use crate::machine::Machine;
 use crate::program::Program;
+use ahbm_check::{PlanCheck, Verdict, as_blocks, check_plan};
+use ahbm_findings::Diagnostic;
 use ahbm_formats::chakra::PlanOptions;
 use ahbm_formats::{Document, Format, Reading, convert};
-use ahbm_machine::Diagnostic;
+use ahbm_plan::blocks::Places;
 use ahbm_plan::execution::ExecutionPlan;
-use ahbm_plan::{BY_PROTOCOL, Budget, Limit, LowerOptions, Plan, Protocol, Reduction, Region};
-use ahbm_program::Dtype;
+use ahbm_plan::{Algorithm, BY_PROTOCOL, Budget, Limit, LowerOptions, Plan, Protocol, Reduction, Region};
+use ahbm_program::{Dtype, Origin};
 use ahbm_wire::store::store;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -27,7 +29,11 @@ type Regions = [(u32, u64, u64); 3];
 #[pyclass(frozen, name = "Plan", module = "ahbm._core")]
 pub struct PyDocument {
     inner: Document,
-    reading: Reading,
+    budget: Budget,
+    /// Messages its queues hold where nobody asks for others.
+    slots: u32,
+    /// Where the program stands that became it, if it is nobody's file.
+    whole: Option<Origin>,
 }
 
 /// Reads a plan: MSCCL-IR (.xml), an MSCCL++ execution plan (.json) or a Chakra trace (PREFIX.<rank>.et).
@@ -47,9 +53,9 @@ pub(crate) fn read_plan(
     limits: Vec<(String, u64)>,
 ) -> PyResult<PyDocument> {
     let budget = budget(&limits).map_err(|finding| errors::raise_one(py, finding))?;
-    let reading = Reading { budget, quirks, lenient, ..Reading::default() };
+    let reading = Reading { budget, quirks, lenient };
     logs::refresh(py, &[Part::Formats]);
-    interruptible(py, || Document::read(&path, &reading)).map(|inner| PyDocument { inner, reading })
+    interruptible(py, || Document::read(&path, &reading)).map(|inner| PyDocument::new(inner, budget))
 }
 
 /// Reads `source` as `read_plan` does and writes it as what the name of `target` says: `.xml`, `.json` or `.et`.
@@ -74,9 +80,10 @@ pub(crate) fn convert_plan(
     limits: Vec<(String, u64)>,
 ) -> PyResult<Vec<PathBuf>> {
     let budget = budget(&limits).map_err(|finding| errors::raise_one(py, finding))?;
-    let reading = Reading { budget, quirks, slots, ..Reading::default() };
+    let reading = Reading { budget, quirks, lenient: false };
     let options = PlanOptions { bytes: nbytes, link_order };
-    interruptible(py, || convert::convert(&source, &target, &reading, &options))
+    let check = PlanCheck { budget, slots, ..PlanCheck::default() };
+    interruptible(py, || convert::convert(&source, &target, &reading, slots, &options, |it| as_blocks(it, &check)))
 }
 
 /// The files that make up the plan at `path`: those of all ranks for a trace, else itself.
@@ -101,29 +108,41 @@ pub(crate) fn plan_limits() -> Vec<(&'static str, u64)> {
 }
 
 impl PyDocument {
+    fn new(inner: Document, budget: Budget) -> Self {
+        Self { inner, budget, slots: BY_PROTOCOL, whole: None }
+    }
+
     /// A plan that no file holds yet. Its times are those of queues that hold every message.
     pub(crate) fn made(plan: Plan) -> Self {
-        Self { inner: Document::Made(plan), reading: Reading { slots: u32::MAX, ..Reading::default() } }
+        Self::raised(plan, Budget::default(), u32::MAX)
     }
 
     /// What a program of the MSCCL++ DSL became, treated as one that was read.
-    pub(crate) fn program(plan: ExecutionPlan, budget: Budget, quirks: bool) -> Self {
-        Self { inner: Document::Mscclpp(plan), reading: Reading { budget, quirks, ..Reading::default() } }
+    pub(crate) fn program(plan: ExecutionPlan, budget: Budget) -> Self {
+        Self::new(Document::mscclpp(plan), budget)
     }
 
-    /// What a program of MSCCLang became, treated as one that was read.
+    /// What a program of MSCCLang became, treated as one that was read. The first place of a program is its own.
     pub(crate) fn lowered(plan: Plan, budget: Budget) -> Self {
-        Self { inner: Document::Msccl(plan), reading: Reading { budget, ..Reading::default() } }
+        let whole = match &plan.places {
+            Places::Listed(places) => places.first().cloned(),
+            _ => None,
+        };
+        Self { whole, ..Self::new(Document::msccl(plan), budget) }
     }
 
     /// The plan of a kernel, whose queues hold `slots` messages.
     pub(crate) fn raised(plan: Plan, budget: Budget, slots: u32) -> Self {
-        Self { inner: Document::Made(plan), reading: Reading { budget, slots, ..Reading::default() } }
+        Self { slots, ..Self::authored(plan, budget) }
     }
 
     /// A plan that an author wrote, treated as one that was read.
     pub(crate) fn authored(plan: Plan, budget: Budget) -> Self {
-        Self { inner: Document::Made(plan), reading: Reading { budget, ..Reading::default() } }
+        Self::new(Document::made(plan), budget)
+    }
+
+    fn algorithm(&self) -> &Algorithm {
+        &self.inner.algorithm
     }
 }
 
@@ -138,25 +157,25 @@ impl PyDocument {
     /// Name of what it computes, `"custom"` when no post-condition is known.
     #[getter]
     fn collective(&self) -> &'static str {
-        self.inner.goal().name()
+        self.algorithm().goal().name()
     }
 
     /// The rank that a rooted collective is rooted at; None for others.
     #[getter]
     fn root(&self) -> Option<u32> {
-        self.inner.goal().parameter().and_then(|(name, root)| (name == "root").then_some(root))
+        self.algorithm().goal().parameter().and_then(|(name, root)| (name == "root").then_some(root))
     }
 
     /// The sizes of one rank's array in bytes that it is meant for, as it says: the least, and the most, None for any.
     #[getter]
     fn sizes(&self) -> (u64, Option<u64>) {
-        self.inner.sizes()
+        self.algorithm().sizes()
     }
 
     /// Number of ranks.
     #[getter]
     fn ranks(&self) -> u64 {
-        self.inner.ranks()
+        self.algorithm().ranks()
     }
 
     /// Number of steps over all ranks, as the file counts them.
@@ -168,7 +187,7 @@ impl PyDocument {
     /// True when its thread blocks talk through queues, whose depth a run has to choose.
     #[getter]
     fn queues(&self) -> bool {
-        self.inner.has_queues()
+        self.algorithm().depth(BY_PROTOCOL, None).is_some()
     }
 
     /// Messages that its queues hold, `slots` as in `lower`: where that leaves it open, those of `protocol`, without one of
@@ -178,7 +197,7 @@ impl PyDocument {
     fn depth(&self, py: Python<'_>, slots: Given<Option<u32>>, protocol: Given<Option<&str>>) -> PyResult<Option<u32>> {
         given!(slots, protocol);
         let protocol = protocol.map(parsed).transpose().map_err(|finding| errors::raise_one(py, finding))?;
-        Ok(self.inner.depth(slots.unwrap_or(u32::MAX), protocol))
+        Ok(self.algorithm().depth(slots.unwrap_or(u32::MAX), protocol))
     }
 
     /// The protocol that the plan of thread blocks was written for: "Simple", "LL" or "LL128"; None for others.
@@ -190,13 +209,13 @@ impl PyDocument {
     /// True when it says which bytes go where; a Chakra trace may say only how many.
     #[getter]
     fn buffers(&self) -> bool {
-        self.inner.has_buffers()
+        self.algorithm().has_buffers()
     }
 
     /// True when it runs with input and output in one memory.
     #[getter]
     fn in_place(&self) -> bool {
-        self.inner.in_place()
+        self.algorithm().in_place()
     }
 
     /// Sizes, in bytes of the larger of operand and result, are multiples of this for elements of `item` bytes; 1 for a
@@ -204,7 +223,7 @@ impl PyDocument {
     #[pyo3(text_signature = "($self, item)")]
     fn unit(&self, item: Given<u64>) -> PyResult<u64> {
         given!(item);
-        Ok(self.inner.unit(item))
+        Ok(self.algorithm().unit(item))
     }
 
     /// Why a real runtime would not load it or would misread it: dicts with the keys of `Finding.to_json`.
@@ -232,9 +251,10 @@ impl PyDocument {
         calls: Given<u32>,
     ) -> PyResult<Checked<'py>> {
         given!(slots, orders, seed, calls);
-        let reading = Reading { slots: slots.unwrap_or(u32::MAX), orders, seed, calls, ..self.reading };
+        let options = PlanCheck { budget: self.budget, slots: slots.unwrap_or(u32::MAX), orders, seed, calls };
         logs::refresh(py, &[Part::Check]);
-        let verdict = interruptible(py, || Ok(self.inner.check(&reading)))?;
+        let verdict = interruptible(py, || Ok(check_plan(self.algorithm(), &options)))?;
+        let verdict = self.whole.iter().fold(verdict, Verdict::blaming);
         let proof = verdict.proof.map(|proof| (proof.elements, proof.time_ps));
         Ok((verdict.outcome.name(), verdict.min_slots, errors::to_list(py, &verdict.findings)?, proof))
     }
@@ -261,14 +281,14 @@ impl PyDocument {
         slots: Given<Option<u32>>,
     ) -> PyResult<Vec<PathBuf>> {
         given!(path, nbytes, min_bytes, max_bytes, link_order, slots);
-        let reading = Reading { slots: slots.unwrap_or(self.reading.slots), ..self.reading };
+        let (slots, budget) = (slots.unwrap_or(self.slots), self.budget);
         let work = || {
-            let mut plan = self.inner.to_plan(&reading)?;
+            let mut plan = as_blocks(self.algorithm(), &PlanCheck { budget, slots, ..PlanCheck::default() })?;
             if min_bytes.is_some() || max_bytes.is_some() {
                 let plan = plan.to_mut();
                 (plan.min_bytes, plan.max_bytes) = (min_bytes.or(plan.min_bytes), max_bytes.or(plan.max_bytes));
             }
-            let files = convert::render(&plan, &path, &reading, &PlanOptions { bytes: nbytes, link_order })?;
+            let files = convert::render(&plan, &path, slots, &budget, &PlanOptions { bytes: nbytes, link_order })?;
             store(&files).map_err(|finding| vec![finding])?;
             Ok(files.into_iter().map(|file| file.path).collect())
         };
@@ -326,12 +346,12 @@ impl PyDocument {
                 protocol: protocol.map(parsed).transpose()?,
                 slice_bytes,
                 sips,
-                budget: self.reading.budget,
+                budget: self.budget,
                 ..LowerOptions::new(nbytes, dtype)
             })
         };
         let options = options().map_err(|finding| errors::raise_one(py, finding))?;
-        let lowered = interruptible(py, || self.inner.lower(&machine.inner, &options))?;
+        let lowered = interruptible(py, || self.algorithm().lower(&machine.inner, &options))?;
         let region = |r: Region| (r.buffer.0, r.offset, r.bytes);
         let ranks = lowered.ranks.iter().map(|r| [region(r.input), region(r.output), region(r.scratch)]).collect();
         let program = Program { later: lowered.later, ..Program::checked(py, lowered.program, machine, 0)? };

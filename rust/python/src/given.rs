@@ -3,11 +3,7 @@
 //! A method takes `Given<T>` where it would take `T`, and begins with [`given!`], which knows the names.
 
 use crate::errors;
-use crate::limit::Limit;
-use crate::machine::Machine;
-use crate::program::Program;
-use crate::timeline::Timeline;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 use std::collections::HashMap;
@@ -71,7 +67,7 @@ fn shown(value: Borrowed<'_, '_, PyAny>) -> String {
     }
 }
 
-/// The words for a type of arguments.
+/// The words for a type of arguments; a class says its own beside itself, by [`wanted!`].
 pub(crate) trait Wanted {
     fn words() -> String;
 }
@@ -85,6 +81,8 @@ macro_rules! wanted {
         })+
     };
 }
+pub(crate) use wanted;
+
 wanted! {
     bool: "True or False",
     f64: "a number",
@@ -97,10 +95,6 @@ wanted! {
     String: "a text",
     &str: "a text",
     PathBuf: "a path",
-    Bound<'_, Limit>: "a Limit",
-    Bound<'_, Machine>: "a Machine",
-    Bound<'_, Program>: "a Program",
-    Bound<'_, Timeline>: "a Timeline",
     Bound<'_, PyUntypedArray>: "an array",
     Bound<'_, PyAny>: "an object",
 }

@@ -2,7 +2,7 @@
 
 use crate::capture::{Capture, Recorder};
 use crate::operand::{self, Fault, Number, fault};
-use ahbm_program::{BinaryFn, Dtype, OpKind, Tile, UnaryFn, ValueId};
+use ahbm_program::{BinaryFn, Dtype, Math, Move, Tile, UnaryFn, ValueId};
 use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -81,7 +81,7 @@ impl Handle {
                     let (dtype, shape) = (x.dtype, operand::broadcast(x, y)?);
                     rec.made(dtype, &shape)?
                 };
-                Ok((rec.define(|dst| OpKind::Binary { f, dst, a: a.value, b: b.value, tile }), tile))
+                Ok((rec.define(|dst| Math::Binary { f, dst, a: a.value, b: b.value, tile }), tile))
             });
         }
         let number = self.number(py, other)?;
@@ -90,7 +90,7 @@ impl Handle {
             let scalar = number.scalar(rec.tile_at(self.tile).dtype)?;
             let scalar = rec.scalar(scalar);
             let (a, tile) = (self.value, self.tile);
-            Ok((rec.define(|dst| OpKind::BinaryScalar { f, swapped, dst, a, scalar, tile }), tile))
+            Ok((rec.define(|dst| Math::BinaryScalar { f, swapped, dst, a, scalar, tile }), tile))
         })
     }
 
@@ -116,7 +116,7 @@ impl Handle {
 
 /// The fault for an argument that is neither a handle nor a number.
 #[cold]
-pub(crate) fn not_an_operand(other: &Bound<'_, PyAny>) -> ahbm_machine::Diagnostic {
+pub(crate) fn not_an_operand(other: &Bound<'_, PyAny>) -> ahbm_findings::Diagnostic {
     let kind = other.get_type().name().map(|n| n.to_string()).unwrap_or_default();
     fault("AHBM-K209", format!("{kind} is not an operand"))
         .hint("operands are handles of this kernel and plain numbers; arrays live in the tensor behind t_ptr")
@@ -198,7 +198,7 @@ impl Handle {
     fn __neg__(&self, py: Python<'_>) -> PyResult<Py<Handle>> {
         let (a, tile) = (self.value, self.tile);
         define(py, &self.capture, Space::Tcm, |rec| {
-            Ok((rec.define(|dst| OpKind::Unary { f: UnaryFn::Neg, dst, a, tile }), tile))
+            Ok((rec.define(|dst| Math::Unary { f: UnaryFn::Neg, dst, a, tile }), tile))
         })
     }
 
@@ -307,7 +307,7 @@ impl MemoryRef {
     /// Records the read of this piece.
     pub(crate) fn load(&self, rec: &mut Recorder) -> ValueId {
         let (mem, tile) = (rec.mem(self.access), self.tile);
-        rec.define(|dst| OpKind::Load { dst, mem, tile })
+        rec.define(|dst| Move::Load { dst, mem, tile })
     }
 }
 

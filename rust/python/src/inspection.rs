@@ -7,7 +7,7 @@ use crate::memory::Memory;
 use crate::timeline::Timeline;
 use ahbm_emulator::NEVER;
 use ahbm_emulator::inspect::{Phase, Spot, State};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_program::BufferId;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;

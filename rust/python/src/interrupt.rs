@@ -3,7 +3,7 @@
 
 use crate::errors;
 use ahbm_engine::interrupt::watched;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use pyo3::prelude::*;
 use std::cell::RefCell;
 use std::io::Read;

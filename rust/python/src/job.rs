@@ -8,7 +8,7 @@ use crate::program::Program;
 use crate::voices::{Spoken, spoken};
 use ahbm_emulator::Options;
 use ahbm_emulator::job::{self, Launch};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_program::job::Step;
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;

@@ -5,7 +5,7 @@ use crate::errors;
 use crate::handle::{Handle, MemoryRef};
 use crate::origin;
 use crate::tl::Tl;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_program::{Body, Origins};
 use pyo3::exceptions::{PyAttributeError, PyKeyboardInterrupt, PyRecursionError, PyTypeError};
 use pyo3::prelude::*;

@@ -17,7 +17,7 @@
 //!   [`symbolic`] integers and [`peer`]s keep the formulas by which one call stands for many, and [`classes`] makes the
 //!   bodies of a whole launch of them.
 //!
-//! [`ahbm_machine::codes`] lists the codes of its findings.
+//! [`ahbm_findings::codes`] lists the codes of its findings.
 //!
 //! Laws. No lock is held while Python code can run. Long runs release the interpreter lock. A value's slot
 //! is given back exactly when its last handle dies, so that equal kernels record equal bodies.
@@ -87,7 +87,7 @@ mod _core {
     #[pymodule_export]
     use super::dsl::mscclpp::switch::{SwitchChannel, SwitchRank};
     #[pymodule_export]
-    use super::errors::{cases, codes};
+    use super::errors::codes;
     #[pymodule_export]
     use super::features::{AlgorithmFeatures, CallFeatures, JobFeatures, MachineFeatures};
     #[pymodule_export]

@@ -1,9 +1,11 @@
 //! The bounds that no run can beat.
 
+use crate::given::{Wanted, wanted};
 use crate::interrupt::interruptible;
 use crate::machine::Machine;
 use crate::operand;
-use ahbm_machine::{Diagnostic, NetworkModel};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::NetworkModel;
 use ahbm_synthesis::{Collective, Network, Parts};
 use pyo3::prelude::*;
 use std::collections::BTreeSet;
@@ -13,6 +15,8 @@ use std::collections::BTreeSet;
 pub struct Limit {
     inner: ahbm_synthesis::Limit,
 }
+
+wanted! { Bound<'_, Limit>: "a Limit" }
 
 #[pymethods]
 impl Limit {

@@ -2,13 +2,15 @@
 
 use crate::errors;
 use crate::features::MachineFeatures;
-use crate::given::{Given, given};
+use crate::given::{Given, Wanted, given, wanted};
 use crate::interrupt::interruptible;
 use crate::operand;
 use ahbm_emulator::training::{Lanes, Terms};
-use ahbm_machine::{Arithmetic, Coord, Diagnostic, DmaChannels, Kernel, PeId};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{Coord, DmaChannels, PeId};
 use ahbm_synthesis::{Collective, least_by_io};
 use ahbm_views::features::Fingerprint;
+use ahbm_workload::{Arithmetic, Kernel};
 use pyo3::prelude::*;
 use std::sync::Arc;
 
@@ -21,6 +23,8 @@ pub struct Machine {
     voices: Arc<[Self]>,
     calls: Option<Arc<(Self, u64)>>,
 }
+
+wanted! { Bound<'_, Machine>: "a Machine" }
 
 /// What a SIP computes a training job at.
 #[pyclass(frozen, get_all, module = "ahbm._core")]

@@ -7,7 +7,7 @@ use crate::interrupt::interruptible;
 use crate::program::Program;
 use crate::timeline::Timeline;
 use ahbm_emulator::Prepared;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_program::BufferId;
 use log::{Level, debug, log_enabled};
 use numpy::npyffi::flags::NPY_ARRAY_WRITEABLE;

@@ -1,7 +1,8 @@
 //! Networks between SIPs by the names topology files use.
 
 use crate::operand;
-use ahbm_machine::{Diagnostic, SipNetwork};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::SipNetwork;
 
 /// A network by name. Extents of 0 are worked out from the number of SIPs.
 pub(crate) fn by_name(name: &str, sips: u32, (w, h, d): (u32, u32, u32)) -> Result<SipNetwork, Diagnostic> {

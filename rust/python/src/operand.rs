@@ -1,7 +1,7 @@
 //! Arguments of `tl` calls: parsing and checking.
 
 use crate::handle::Handle;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_program::{BinaryFn, Dtype, Scalar, Tile};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyTuple};

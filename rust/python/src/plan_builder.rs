@@ -5,7 +5,7 @@ use crate::given::{Given, given};
 use crate::interrupt::interruptible;
 use crate::origin::Here;
 use crate::{errors, operand};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::blocks::{Action, Slot};
 use ahbm_plan::{Collective, Goal, Protocol, Space, StepSpec};
 use ahbm_program::{Locus, Origin};

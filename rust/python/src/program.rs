@@ -2,7 +2,7 @@
 
 use crate::features::AlgorithmFeatures;
 use crate::formats::{PyDocument, budget};
-use crate::given::{Given, given, within};
+use crate::given::{Given, Wanted, given, wanted, within};
 use crate::interrupt::interruptible;
 use crate::limit::Limit;
 use crate::logs::{self, Part};
@@ -11,7 +11,8 @@ use crate::timeline::Timeline;
 use crate::{check, errors, operand};
 use ahbm_check::CheckOptions;
 use ahbm_emulator::Options;
-use ahbm_machine::{Diagnostic, LinkChange, LinkId};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{LinkChange, LinkId};
 use ahbm_plan::{Captured, Collective, Plan, Reduced};
 use ahbm_program::{AgentId, OriginId};
 use ahbm_synthesis::Engines;
@@ -37,6 +38,8 @@ pub struct Program {
     /// The programs that further launches run, in turn, if those differ from `inner`.
     pub(crate) later: Vec<ahbm_program::Program>,
 }
+
+wanted! { Bound<'_, Program>: "a Program" }
 
 #[pymethods]
 impl Program {

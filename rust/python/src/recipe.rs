@@ -7,7 +7,7 @@ use crate::memory::{LOG, data, plain_bytes, writable};
 use crate::program::Program;
 use crate::timeline::Timeline;
 use ahbm_emulator::{Copied, Prepared};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_program::BufferId;
 use log::{Level, debug, log_enabled};
 use numpy::{PyReadonlyArray2, PyUntypedArray};

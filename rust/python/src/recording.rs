@@ -1,8 +1,8 @@
 //! Jobs that were recorded under torch.distributed.
 
 use crate::interrupt::interruptible;
+use ahbm_findings::Diagnostic;
 use ahbm_formats::chakra;
-use ahbm_machine::Diagnostic;
 use ahbm_wire::chakra::NodeKind;
 use ahbm_wire::store::store;
 use pyo3::prelude::*;

@@ -2,7 +2,7 @@
 
 use crate::errors;
 use crate::given::{Given, given};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_selection::{Call, Input, Rule, Rules, Span, Tree};
 use pyo3::prelude::*;
 

@@ -7,8 +7,8 @@ use crate::logs::{self, Part};
 use crate::machine::Machine;
 use crate::operand;
 use crate::program::Program;
+use ahbm_findings::Diagnostic;
 use ahbm_formats::{Format, mscclpp};
-use ahbm_machine::Diagnostic;
 use ahbm_plan::Reduction;
 use ahbm_program::Dtype;
 use ahbm_synthesis::{

@@ -1,11 +1,11 @@
 //! When everything happened, and why.
 
 use crate::errors;
-use crate::given::{Given, given, within};
+use crate::given::{Given, Wanted, given, wanted, within};
 use crate::inspection;
 use crate::interrupt::interruptible;
 use ahbm_emulator::{Category, Detail, LinkUse, Segment, Span};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_program::AgentId;
 use ahbm_views::credit::Chunks;
 use ahbm_views::timeline_file::Format;
@@ -86,6 +86,8 @@ pub struct Timeline {
     pub(crate) program: Arc<ahbm_program::Program>,
     pub(crate) machine: Arc<ahbm_machine::Machine>,
 }
+
+wanted! { Bound<'_, Timeline>: "a Timeline" }
 
 #[pymethods]
 impl Timeline {

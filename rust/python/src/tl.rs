@@ -9,7 +9,7 @@ use crate::operand::{self, Fault, MAX_ELEMENTS, Number, Shape, fault};
 use crate::peer::{Dir, Peer};
 use crate::symbolic::Integer;
 use ahbm_program::formula::Axis;
-use ahbm_program::{BinaryFn, Dtype, OpKind, ReduceFn, UnaryFn};
+use ahbm_program::{BinaryFn, Comm, Control, Dtype, Math, Move, OpKind, ReduceFn, UnaryFn};
 use argument::Operand;
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -70,7 +70,7 @@ impl Tl {
             let tile = rec.shaped(dtype, &shape);
             let access = rec.access(&self.capture, address, rec.tile_at(tile).bytes())?;
             let mem = rec.mem(access);
-            Ok((rec.define(|dst| OpKind::Load { dst, mem, tile }), tile))
+            Ok((rec.define(|dst| Move::Load { dst, mem, tile }), tile))
         })
     }
 
@@ -109,7 +109,7 @@ impl Tl {
             operand::integers_only(f, rec.tile_at(tile))?;
             let access = rec.access(&self.capture, address, rec.tile_at(tile).bytes())?;
             let group = rec.group(&self.capture, access, &sips)?;
-            Ok((rec.define(|dst| OpKind::ReducingLoad { f, dst, group, tile }), tile))
+            Ok((rec.define(|dst| Move::ReducingLoad { f, dst, group, tile }), tile))
         })
     }
 
@@ -134,7 +134,7 @@ impl Tl {
             let access = rec.access(&self.capture, address, bytes)?;
             let group = rec.group(&self.capture, access, &sips)?;
             source.with(rec, |rec, src| {
-                rec.push(OpKind::Multicast { src, group, tile });
+                rec.push(Move::Multicast { src, group, tile });
                 Ok(())
             })
         })
@@ -143,7 +143,7 @@ impl Tl {
     /// Waits until everything that this PE has multicast has arrived.
     fn fence(&self, py: Python<'_>) -> PyResult<()> {
         self.capture.call(py, |rec| {
-            rec.push(OpKind::Fence);
+            rec.push(Control::Fence);
             Ok(())
         })
     }
@@ -199,7 +199,7 @@ impl Tl {
             Number::Int((end - 1).into()).scalar(dtype)?;
             let start = Number::Int(start.into()).scalar(dtype)?;
             let (start, tile) = (rec.scalar(start), rec.made(dtype, &[extent as u64])?);
-            Ok((rec.define(|dst| OpKind::Arange { dst, start, tile }), tile))
+            Ok((rec.define(|dst| Math::Arange { dst, start, tile }), tile))
         })
     }
 
@@ -242,7 +242,7 @@ impl Tl {
             };
             let (dtype, a) = (tile.dtype, a.value);
             let tile = rec.tile(dtype, &[cols, rows]);
-            Ok((rec.define(|dst| OpKind::Transpose { dst, a, tile }), tile))
+            Ok((rec.define(|dst| Math::Transpose { dst, a, tile }), tile))
         })
     }
 
@@ -317,7 +317,7 @@ impl Tl {
             self.full_operand(rec, a, tile, |rec, a| {
                 self.full_operand(rec, b, tile, |rec, b| {
                     self.full_operand(rec, c, tile, |rec, c| {
-                        Ok((rec.define(|dst| OpKind::Fma { dst, a, b, c, tile }), tile))
+                        Ok((rec.define(|dst| Math::Fma { dst, a, b, c, tile }), tile))
                     })
                 })
             })
@@ -338,7 +338,7 @@ impl Tl {
             let (lo, hi) = (lo.scalar(dtype)?, hi.scalar(dtype)?);
             let (lo, hi) = (rec.scalar(lo), rec.scalar(hi));
             let (a, tile) = (a.value, a.tile);
-            Ok((rec.define(|dst| OpKind::Clamp { dst, a, lo, hi, tile }), tile))
+            Ok((rec.define(|dst| Math::Clamp { dst, a, lo, hi, tile }), tile))
         })
     }
 
@@ -383,7 +383,7 @@ impl Tl {
             self.floats_only(rec, "softmax", a)?;
             let axis = operand::axis(axis, rec.tile_at(a.tile))?;
             let (a, tile) = (a.value, a.tile);
-            Ok((rec.define(|dst| OpKind::Softmax { axis, dst, a, tile }), tile))
+            Ok((rec.define(|dst| Math::Softmax { axis, dst, a, tile }), tile))
         })
     }
 
@@ -412,7 +412,7 @@ impl Tl {
             let cond = cond.value;
             self.full_operand(rec, &a, tile, |rec, a| {
                 self.full_operand(rec, &b, tile, |rec, b| {
-                    Ok((rec.define(|dst| OpKind::Where { dst, cond, a, b, tile }), tile))
+                    Ok((rec.define(|dst| Math::Where { dst, cond, a, b, tile }), tile))
                 })
             })
         })
@@ -425,7 +425,7 @@ impl Tl {
             let dtype = operand::dtype(dtype)?;
             let shape = rec.tile_at(a.tile).shape.clone();
             let (a, tile) = (a.value, rec.tile(dtype, &shape));
-            Ok((rec.define(|dst| OpKind::Cast { dst, a, tile }), tile))
+            Ok((rec.define(|dst| Math::Cast { dst, a, tile }), tile))
         })
     }
 
@@ -437,7 +437,7 @@ impl Tl {
             let dir = rec.direction(&self.capture.launch, &toward)?;
             let tile = source.tile();
             source.with(rec, |rec, src| {
-                rec.push(OpKind::Send { dir, src, tile });
+                rec.push(Comm::Send { dir, src, tile });
                 Ok(())
             })
         })
@@ -464,8 +464,8 @@ impl Tl {
             let dir = toward.as_ref().map(|toward| rec.direction(&self.capture.launch, toward)).transpose()?;
             let tile = rec.shaped(dtype, &shape);
             let value = rec.define(|dst| match dir {
-                Some(dir) => OpKind::Recv { dir, dst, tile },
-                None => OpKind::RecvAny { dst, tile },
+                Some(dir) => OpKind::Comm(Comm::Recv { dir, dst, tile }),
+                None => OpKind::Comm(Comm::RecvAny { dst, tile }),
             });
             if let Some(address) = target {
                 self.put(rec, address, value, tile)?;
@@ -483,7 +483,7 @@ impl Tl {
             let dtype = operand::dtype(dtype)?;
             let dir = rec.direction(&self.capture.launch, &toward)?;
             let tile = rec.shaped(dtype, &shape);
-            Ok((rec.define(|dst| OpKind::PostRecv { dir, dst, tile }), tile))
+            Ok((rec.define(|dst| Comm::PostRecv { dir, dst, tile }), tile))
         })?;
         Ok(RecvFuture::new(&self.capture, value, tile))
     }
@@ -503,7 +503,7 @@ impl Tl {
         self.own(py, &future.capture)?;
         self.define(py, Space::Slot, |rec| {
             future.take()?;
-            rec.push(OpKind::Await { value: future.value });
+            rec.push(Comm::Await { value: future.value });
             Ok((future.value, future.tile))
         })
     }

@@ -91,7 +91,7 @@ impl Workload {
         dtype: (String, u64),
         schedule: &str,
     ) -> PyResult<Self> {
-        let wrong = |what: String| errors::raise_one(py, ahbm_machine::Diagnostic::new("AHBM-C157", what));
+        let wrong = |what: String| errors::raise_one(py, ahbm_findings::Diagnostic::new("AHBM-C157", what));
         let Some(schedule) = Schedule::ALL.into_iter().find(|known| known.name() == schedule) else {
             return Err(wrong(format!(
                 "schedule {schedule:?} is none of {}",
@@ -297,15 +297,15 @@ impl Workload {
         };
         if programs.len() != self.inner.launches() {
             let what = format!("{} programs for {} calls", programs.len(), self.inner.launches());
-            return Err(errors::raise_one(py, ahbm_machine::Diagnostic::new("AHBM-V125", what)));
+            return Err(errors::raise_one(py, ahbm_findings::Diagnostic::new("AHBM-V125", what)));
         }
         if regions.len() != self.inner.chunks.len() {
             let what = format!("{} regions for {} chunks", regions.len(), self.inner.chunks.len());
-            return Err(errors::raise_one(py, ahbm_machine::Diagnostic::new("AHBM-V125", what)));
+            return Err(errors::raise_one(py, ahbm_findings::Diagnostic::new("AHBM-V125", what)));
         }
         let made_for = if made_for.is_empty() { (0..programs.len() as u32).collect() } else { made_for };
         if let Err(what) = self.check_made_for(&made_for, machine) {
-            return Err(errors::raise_one(py, ahbm_machine::Diagnostic::new("AHBM-V125", what)));
+            return Err(errors::raise_one(py, ahbm_findings::Diagnostic::new("AHBM-V125", what)));
         }
         let region = |(buffer, from, to)| Region { buffer, from, to };
         let regions: Vec<Vec<Region>> =

@@ -13,7 +13,7 @@ use crate::request::{Request, Synthesis, refuse};
 use crate::schedule::{Schedule, Transfer, split};
 use crate::{Collective, Cut, Graph};
 use ahbm_engine::interrupt::spend;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 
 /// Most links that maximum flows run over: one flow over all links for every link of a tree of every root.
 const WORK: u64 = 1 << 24;

@@ -13,7 +13,6 @@ mod strength;
 mod work;
 
 pub use cut::{Cut, Parts};
-pub use regular::Regular;
 
 use crate::{Collective, Graph};
 use ahbm_machine::Ps;

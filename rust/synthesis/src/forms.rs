@@ -14,7 +14,8 @@ use crate::method::{Method, Task};
 use crate::request::{Request, Synthesis, refuse};
 use crate::schedule::split;
 use crate::{Collective, Graph};
-use ahbm_machine::{Diagnostic, Ps};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::Ps;
 use ledger::Ledger;
 
 /// Most transfers between ranks.

@@ -1,8 +1,12 @@
 //! The network as the synthesizer sees it: NPUs and directed links.
 
-use crate::bound::Regular;
+mod regular;
+
+pub(crate) use regular::{Regular, Shape};
+
 use ahbm_engine::interrupt::spend;
-use ahbm_machine::{Diagnostic, Machine, Ps, Rate, SipNetwork};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{Machine, Ps, Rate, SipNetwork};
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 

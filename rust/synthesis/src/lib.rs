@@ -31,7 +31,7 @@
 //! let swing = METHODS.into_iter().find(|method| method.name() == "swing").expect("a method");
 //! let scatter = Request { collective: Collective::Scatter, ..request };
 //! assert_eq!(swing.applies(&scatter, &graph).unwrap_err().code, "AHBM-U406");
-//! # Ok::<(), ahbm_machine::Diagnostic>(())
+//! # Ok::<(), ahbm_findings::Diagnostic>(())
 //! ```
 //!
 //! Reading order: [`graph`] (the network), [`mod@bound`] (the time no schedule can beat), [`schedule`] (what a schedule

@@ -1,8 +1,10 @@
 //! The bounds that no run can beat, whatever its algorithm: those of [`mod@crate::bound`] for any amount of data.
 
-use crate::bound::{Bound, Cut, Regular, bound, bound_among, bound_around, bound_between};
+use crate::bound::{Bound, Cut, bound, bound_among, bound_around, bound_between};
+use crate::graph::Regular;
 use crate::{Collective, Graph, Link};
-use ahbm_machine::{Diagnostic, Machine, Ps, SipNetwork};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{Machine, Ps, SipNetwork};
 
 /// A network whose collectives are bounded. Its list of links is made where no closed form does without it.
 #[derive(Debug, Clone)]

@@ -4,7 +4,8 @@ use crate::list::arrange;
 use crate::request::{Request, Synthesis};
 use crate::schedule::{Schedule, split};
 use crate::{Bound, Collective, Graph};
-use ahbm_machine::{Diagnostic, Ps};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::Ps;
 
 /// A way to find a schedule.
 pub trait Method: Sync {

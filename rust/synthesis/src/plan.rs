@@ -1,7 +1,7 @@
 //! From a schedule to a plan, and to a schedule that a plan for many sizes is made of.
 
 use crate::{Bound, Graph, Link, Request, Schedule, Synthesis};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::{Goal, Plan, Transfer, Transfers};
 use rustc_hash::FxHashMap;
 

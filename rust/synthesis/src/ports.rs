@@ -17,7 +17,7 @@
 
 use ahbm_machine::{Coord, DmaChannels, Machine, NetworkModel, Node, PeId, Ps, Rate};
 use ahbm_plan::Collective;
-use ahbm_program::{BufferId, OpKind, Program};
+use ahbm_program::{BufferId, Move, OpKind, Program};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -267,7 +267,7 @@ fn time(bytes: u128, gbs: f64) -> f64 {
 
 /// Whether an operation moves data without its PE's channel: from or to a group, or from memory to memory.
 fn is_copied_by_others(kind: &OpKind) -> bool {
-    matches!(kind, OpKind::Copy { .. } | OpKind::ReducingLoad { .. } | OpKind::Multicast { .. })
+    matches!(kind, OpKind::Move(Move::Copy { .. } | Move::ReducingLoad { .. } | Move::Multicast { .. }))
 }
 
 /// The links by which a SIP's cubes reach the others, all of them together: whatever runs there, what leaves it leaves

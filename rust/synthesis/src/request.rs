@@ -3,7 +3,7 @@
 use crate::bound::bound_among;
 use crate::schedule::Schedule;
 use crate::{Bound, Collective, Graph, bound};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 
 /// Most NPUs for which `auto` tries what is slow or rarely the quickest.
 pub(crate) const AUTO: u32 = 256;

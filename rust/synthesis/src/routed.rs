@@ -8,7 +8,7 @@ use crate::request::{Request, Synthesis, refuse};
 use crate::schedule::{Schedule, Transfer};
 use crate::{Collective, Graph};
 use ahbm_engine::interrupt::spend;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 
 /// Times every way is taken back and chosen anew under the load of the others.
 const PASSES: u32 = 4;

@@ -4,7 +4,8 @@ use crate::forms::{exchange, rings, trees};
 use crate::method::{Method, Task};
 use crate::request::{AUTO, Request, Synthesis, refuse};
 use crate::{Bound, Graph, arborescences, greedy, routed};
-use ahbm_machine::{Diagnostic, Ps};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::Ps;
 use log::{debug, info};
 
 /// The target to which choices are logged.

@@ -13,7 +13,7 @@ use crate::schedule::{Schedule, split};
 use crate::translated::Translations;
 use crate::{Collective, Graph};
 use ahbm_engine::interrupt::spend;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use pipeline::Pipeline;
 use product::Product;
 use std::cmp::Reverse;

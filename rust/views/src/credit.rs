@@ -5,8 +5,9 @@
 use crate::features::is_far;
 use ahbm_check::{Walker, walk};
 use ahbm_emulator::Segment;
-use ahbm_machine::{Diagnostic, Machine, Ps};
-use ahbm_program::{AgentId, ChannelId, OpKind, Program};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{Machine, Ps};
+use ahbm_program::{AgentId, ChannelId, Comm, Move, OpKind, Program};
 
 /// An operation of an agent.
 type Place = (AgentId, u32);
@@ -83,7 +84,7 @@ impl Walker for Finder<'_> {
         let body = self.program.body(agent);
         let kind = body.ops[op as usize].kind;
         match kind {
-            OpKind::Send { .. } => {
+            OpKind::Comm(Comm::Send { .. }) => {
                 let Some((channel, _)) = message else { return };
                 let ends = &self.program.channels[channel.0 as usize];
                 let rank = |agent: AgentId| self.program.agents[agent.0 as usize].rank;
@@ -93,16 +94,18 @@ impl Walker for Finder<'_> {
                     self.moved.push((agent, op));
                 }
             }
-            OpKind::Recv { .. } | OpKind::RecvAny { .. } | OpKind::Await { .. } => {
+            OpKind::Comm(Comm::Recv { .. } | Comm::RecvAny { .. } | Comm::Await { .. }) => {
                 let Some((channel, number)) = message else { return };
                 let chunk = self.messages[channel.0 as usize][number as usize];
                 self.taken.extend(chunk.map(|chunk| ((agent, op), chunk)));
             }
-            OpKind::Load { .. }
-            | OpKind::ReducingLoad { .. }
-            | OpKind::Store { .. }
-            | OpKind::Copy { .. }
-            | OpKind::Multicast { .. } => {
+            OpKind::Move(
+                Move::Load { .. }
+                | Move::ReducingLoad { .. }
+                | Move::Store { .. }
+                | Move::Copy { .. }
+                | Move::Multicast { .. },
+            ) => {
                 let far = body.touched(kind).filter(|&(mem, _)| is_far(self.program, self.machine, agent, body, mem));
                 self.moved.extend(far.map(|_| (agent, op)));
             }

@@ -1,8 +1,8 @@
 //! A run as a post-execution trace: every operation with the time it was measured to take.
 
 use ahbm_emulator::Timeline;
-use ahbm_machine::Diagnostic;
-use ahbm_program::{AgentId, Body, ChannelId, OpKind, Program};
+use ahbm_findings::Diagnostic;
+use ahbm_program::{AgentId, Body, ChannelId, Comm, Move, OpKind, Program};
 use ahbm_wire::chakra::{Arm, Attribute, Metadata, Node, NodeKind, Value, encode, of_rank, refuse_foreign};
 use ahbm_wire::store::Output;
 use std::collections::BTreeMap;
@@ -41,19 +41,27 @@ pub fn executed(program: &Program, timeline: &Timeline) -> Result<Vec<Vec<u8>>, 
         let mut claimed = BTreeMap::new();
         for (index, (op, span)) in body.ops.iter().zip(spans).enumerate() {
             let (kind, channel, tile) = match op.kind {
-                OpKind::Send { dir, tile, .. } => (NodeKind::Send, Some(program.tx(agent, dir)), Some(tile)),
-                OpKind::Recv { dir, tile, .. } => (NodeKind::Recv, Some(program.rx(agent, dir)), Some(tile)),
-                OpKind::RecvAny { tile, .. } => (NodeKind::Recv, choices.next(), Some(tile)),
-                OpKind::PostRecv { .. } | OpKind::Await { .. } => {
+                OpKind::Comm(Comm::Send { dir, tile, .. }) => {
+                    (NodeKind::Send, Some(program.tx(agent, dir)), Some(tile))
+                }
+                OpKind::Comm(Comm::Recv { dir, tile, .. }) => {
+                    (NodeKind::Recv, Some(program.rx(agent, dir)), Some(tile))
+                }
+                OpKind::Comm(Comm::RecvAny { tile, .. }) => (NodeKind::Recv, choices.next(), Some(tile)),
+                OpKind::Comm(Comm::PostRecv { .. } | Comm::Await { .. }) => {
                     match taken[index].map(|claim| body.ops[claim].kind) {
-                        Some(OpKind::PostRecv { dir, tile, .. }) => {
+                        Some(OpKind::Comm(Comm::PostRecv { dir, tile, .. })) => {
                             (NodeKind::Recv, Some(program.rx(agent, dir)), Some(tile))
                         }
                         _ => (NodeKind::Comp, None, None),
                     }
                 }
-                OpKind::Load { tile, .. } | OpKind::ReducingLoad { tile, .. } => (NodeKind::MemLoad, None, Some(tile)),
-                OpKind::Store { tile, .. } | OpKind::Multicast { tile, .. } => (NodeKind::MemStore, None, Some(tile)),
+                OpKind::Move(Move::Load { tile, .. } | Move::ReducingLoad { tile, .. }) => {
+                    (NodeKind::MemLoad, None, Some(tile))
+                }
+                OpKind::Move(Move::Store { tile, .. } | Move::Multicast { tile, .. }) => {
+                    (NodeKind::MemStore, None, Some(tile))
+                }
                 _ => (NodeKind::Comp, None, None),
             };
             let id = file.len() as u64;
@@ -68,7 +76,7 @@ pub fn executed(program: &Program, timeline: &Timeline) -> Result<Vec<Vec<u8>>, 
             let bytes = tile.map(|t| body.tiles[t as usize].bytes());
             names.describe(&mut node, program, channel, bytes);
             names.time(&mut node, span.start, span.end - span.start);
-            if let OpKind::PostRecv { dir, .. } = op.kind {
+            if let OpKind::Comm(Comm::PostRecv { dir, .. }) = op.kind {
                 // Messages are claimed in this order, whatever the order of the waits.
                 claimed.insert(index, receives.len());
                 receives.push((rank, id, program.rx(agent, dir)));
@@ -103,11 +111,11 @@ fn taken(body: &Body) -> Vec<Option<usize>> {
     let mut claims = BTreeMap::new();
     for (index, op) in body.ops.iter().enumerate() {
         match op.kind {
-            OpKind::PostRecv { dst, .. } => {
+            OpKind::Comm(Comm::PostRecv { dst, .. }) => {
                 found[index] = Some(index);
                 claims.insert(dst, index);
             }
-            OpKind::Await { value } => {
+            OpKind::Comm(Comm::Await { value }) => {
                 if let Some(claim) = claims.remove(&value) {
                     found[claim] = None;
                     found[index] = Some(claim);

@@ -26,7 +26,7 @@
 //! let tracks = Tracks::of(&program, &machine, &timeline)?;
 //! let json = String::from_utf8(Format::Chrome.render(&tracks)).expect("text");
 //! assert!(json.contains("pair.py:4"));
-//! # Ok::<(), ahbm_machine::Diagnostic>(())
+//! # Ok::<(), ahbm_findings::Diagnostic>(())
 //! ```
 //!
 //! Reading order: [`tracks`] (a run as rows of slices), [`perfetto`] and [`chrome`] (the same as bytes),

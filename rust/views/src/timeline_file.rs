@@ -2,7 +2,7 @@
 
 use crate::tracks::Tracks;
 use crate::{chrome, perfetto};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use std::path::Path;
 
 /// How tracks are written.

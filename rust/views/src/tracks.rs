@@ -19,7 +19,8 @@ mod rows;
 pub use rows::Stretch;
 
 use ahbm_emulator::Timeline;
-use ahbm_machine::{Diagnostic, Machine, Ps};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{Machine, Ps};
 use ahbm_program::Program;
 use indexmap::{IndexMap, IndexSet};
 

@@ -17,10 +17,13 @@
 //! assert_eq!(again, node);
 //! ```
 //!
-//! Reading order: [`protobuf`], [`chakra`] (the messages of a trace, and the names of its files), [`load`],
+//! YAML is read for machines and for networks of others alike: a bounded tree whose nodes know their lines.
+//!
+//! Reading order: [`protobuf`], [`chakra`] (the messages of a trace, and the names of its files), [`yaml`], [`load`],
 //! [`store`].
 
 pub mod chakra;
 pub mod load;
 pub mod protobuf;
 pub mod store;
+pub mod yaml;

@@ -1,6 +1,6 @@
 //! Files that are written whole or not at all.
 
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use std::borrow::Borrow;
 use std::fs::{self, File};
 use std::io::{self, Write};

@@ -4,7 +4,7 @@ use crate::build::RankGraph;
 use crate::node::CallSpec;
 use crate::one;
 use crate::workload::{Gather, Group};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 use crate::edges::Edges;
 use crate::graph::Graph;
 use crate::node::{CallSpec, Collective, Node, Work};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use crate::node::{CallSpec, Collective, Work};
 use crate::one;
 use crate::shares::Shares;
 use crate::workload::Workload;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 
 /// A collective operation of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use crate::calls::Call;
 use crate::messages::Message;
 use crate::one;
 use crate::workload::Workload;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 
 /// Mark of a node that has ended.
 const ENDED: u32 = u32::MAX;

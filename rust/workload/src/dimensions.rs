@@ -5,7 +5,7 @@
 use crate::graph::Graph;
 use crate::node::CallSpec;
 use crate::workload::{Group, Workload};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use indexmap::IndexMap;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::sync::Arc;

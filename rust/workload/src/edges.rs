@@ -1,6 +1,6 @@
 //! Who waits for whom: dependencies between positions, and an order that respects them.
 
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

@@ -2,7 +2,7 @@
 
 use crate::edges::{Edges, circular, dangling};
 use crate::node::{CallSpec, Node, Work};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHasher};
 use std::hash::{Hash, Hasher};

@@ -20,7 +20,7 @@
 //! let workload = gather.finish();
 //! assert_eq!((workload.ranks.len(), workload.graphs.len()), (2, 1), "equal ranks share their graph");
 //! assert_eq!(workload.calls()?.len(), 1);
-//! # Ok::<(), Vec<ahbm_machine::Diagnostic>>(())
+//! # Ok::<(), Vec<ahbm_findings::Diagnostic>>(())
 //! ```
 //!
 //! Reading order: [`Node`], [`Graph`], [`RankBuilder`], [`Workload`], [`Call`], [`Message`].
@@ -33,6 +33,7 @@ mod crossing;
 mod dimensions;
 mod edges;
 mod graph;
+mod kernel;
 mod linked;
 mod messages;
 mod node;
@@ -46,6 +47,7 @@ pub use calls::Call;
 pub use chains::{Chains, Link};
 pub use edges::{Edges, circular, dangling};
 pub use graph::Graph;
+pub use kernel::{Arithmetic, Kernel};
 pub use linked::{Chunk, Linked, Share};
 pub use messages::Message;
 pub use node::{CallSpec, Collective, MessageSpec, Node, PartSpec, Work};
@@ -53,9 +55,7 @@ pub use shares::Shares;
 pub use transformer::{Schedule, Transformer};
 pub use workload::{Gather, Group, Groups, Rank, Workload};
 
-pub use ahbm_machine::{Arithmetic, Kernel};
-
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 
 /// A finding that stands alone.
 fn one(finding: Diagnostic) -> Vec<Diagnostic> {

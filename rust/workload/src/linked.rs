@@ -5,7 +5,7 @@ use crate::messages::Message;
 use crate::node::{CallSpec, Work};
 use crate::shares::Shares;
 use crate::workload::Workload;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 

@@ -2,7 +2,7 @@
 
 use crate::node::{MessageSpec, Work};
 use crate::workload::Workload;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 

@@ -1,6 +1,6 @@
 //! The nodes of a graph.
 
-use ahbm_machine::Kernel;
+use crate::Kernel;
 
 /// A collective operation, in the order of Chakra's `CollectiveCommType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

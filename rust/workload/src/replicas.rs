@@ -9,7 +9,7 @@ use crate::graph::Graph;
 use crate::node::{CallSpec, Collective, Work};
 use crate::one;
 use crate::workload::{Group, Rank, Workload};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use std::sync::Arc;

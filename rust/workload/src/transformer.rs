@@ -16,7 +16,7 @@ pub use order::Schedule;
 
 use crate::one;
 use crate::workload::{Gather, Groups, Workload};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use stage::Stage;
 
 /// A transformer, how a step of its training is cut, and how its state is sharded.

@@ -3,7 +3,7 @@
 use crate::build::RankGraph;
 use crate::graph::Graph;
 use crate::one;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use indexmap::{IndexMap, IndexSet};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! The keys of a file: read by name, with the file and the key in every finding.
 
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_wire::load::load;
 use serde_json::{Map, Value};
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! The remote memory file.
 
 use super::keys::{Keys, ignored, wrong};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use std::path::Path;
 
 /// Who shares a port of the remote memory.

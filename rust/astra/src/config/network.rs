@@ -1,8 +1,8 @@
 //! The network file: shape, NPUs, bandwidth and latency per dimension.
 
 use super::keys::{ignored, text, wrong};
-use ahbm_machine::Diagnostic;
-use ahbm_machine::yaml::{self, Tree, Value};
+use ahbm_findings::Diagnostic;
+use ahbm_wire::yaml::{self, Tree, Value};
 use std::path::Path;
 
 /// Most NPUs of a network.

@@ -1,7 +1,7 @@
 //! The system file: algorithms, splits, queues, memory, roofline.
 
 use super::keys::{Keys, ignored, wrong};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_workload::Collective;
 use std::path::Path;
 

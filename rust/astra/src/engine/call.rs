@@ -1,22 +1,12 @@
 //! A collective at one rank: which algorithm carries it out, and into which streams of which phases it is cut.
 
 use super::exchange::{Members, Op, Ring, result};
-use super::rank::{is_stated, stated};
-use super::stream::{Machine, Phase, Stream};
+use super::stated::{Plan, chunks, is_stated, plan, stated};
+use super::stream::{Half, Machine, Phase, Stream};
 use super::{COLLECTIVE_TAGS, MAX_STREAMS, Simulation};
 use crate::config::{Choice, Native, place};
-use crate::preflight::chunks;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_workload::{CallSpec, Collective};
-
-/// What carries out the collectives of a group and a type.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Plan {
-    /// Built-in algorithms: of the world, by dimension, or of a group, as one dimension.
-    Native { choices: Vec<Choice>, world: bool },
-    /// An algorithm graph: its position.
-    Graph(u32),
-}
 
 /// A dimension as a rank sees it.
 #[derive(Debug, Clone, Copy)]
@@ -167,36 +157,5 @@ impl Simulation<'_> {
         }
         phases.reverse();
         phases
-    }
-}
-
-/// Which queues of a dimension a phase may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Half {
-    Both,
-    First,
-    Last,
-}
-
-/// What carries out a collective: the graph of the node, the graph of the type, or what is built in.
-pub(crate) fn chosen(setup: &crate::Setup, collective: Collective, id: u64) -> Option<u32> {
-    setup.per_node.get(&id).copied().or_else(|| setup.custom[place(collective)?])
-}
-
-fn plan(setup: &crate::Setup, collective: Collective, id: u64, members: u32) -> Plan {
-    if let Some(graph) = chosen(setup, collective, id) {
-        return Plan::Graph(graph);
-    }
-    Plan::Native { choices: choices(setup, collective, members), world: members == setup.world() }
-}
-
-/// The built-in algorithms of a collective of so many ranks: of a group that is not the world, that of the only
-/// dimension that the system file lists, else ring.
-pub(crate) fn choices(setup: &crate::Setup, collective: Collective, members: u32) -> Vec<Choice> {
-    let listed = place(collective).and_then(|at| setup.system.implementations[at].native.clone()).unwrap_or_default();
-    if members == setup.world() || listed.len() == 1 {
-        listed
-    } else {
-        vec![Choice { native: Native::Ring, one: false }]
     }
 }

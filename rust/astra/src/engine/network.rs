@@ -1,7 +1,7 @@
 //! Delays and links: how long a message takes, and in which order messages leave a link.
 
 use crate::config::{Backend, Dimension, Shape};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 
 /// Most links of a network.
 const MAX_LINKS: u64 = 1 << 24;

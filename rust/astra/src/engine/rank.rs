@@ -2,11 +2,12 @@
 
 use super::Simulation;
 use super::mail::{Key, Then};
+use super::stated::stated;
 use super::stream::Level;
 use super::{COLLECTIVE_TAGS, stream};
 use crate::config::{Expansion, Setup};
 use crate::report::{CallKind, RankTimes};
-use ahbm_workload::{Collective, Kernel, MessageSpec, Node, Work};
+use ahbm_workload::{Kernel, MessageSpec, Node, Work};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -57,7 +58,7 @@ pub(super) struct Rank {
     /// Trees taken so far, by collective and dimension.
     pub(super) trees: Vec<u32>,
     /// Algorithm that was looked up first, by slot of a group and collective.
-    pub(super) plans: Vec<[Option<super::call::Plan>; 4]>,
+    pub(super) plans: Vec<[Option<super::stated::Plan>; 4]>,
     /// When the rank's own remote memory is free.
     memory_free: u64,
 }
@@ -292,17 +293,4 @@ impl Simulation<'_> {
         let (src, dst) = if sends { (rank, peer) } else { (peer, rank) };
         Key { src, dst, tag: message.tag % COLLECTIVE_TAGS, bytes: message.bytes }
     }
-}
-
-/// The time that a node states, in ns: whole microseconds, and 1 ns for none.
-pub(super) fn stated(node: &Node) -> u64 {
-    match node.ps / 1_000_000 {
-        0 => 1,
-        micros => micros * 1000,
-    }
-}
-
-/// True where a collective takes the time that its node states.
-pub(super) fn is_stated(collective: Collective) -> bool {
-    collective == Collective::Broadcast
 }

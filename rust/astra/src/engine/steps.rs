@@ -1,7 +1,7 @@
 //! Algorithm graphs: nodes that are ready begin at once, whatever else runs.
 
 use super::mail::{Key, Then};
-use super::rank::stated;
+use super::stated::stated;
 use super::{COLLECTIVE_TAGS, Simulation};
 use ahbm_workload::{CallSpec, MessageSpec, Work};
 

@@ -1,6 +1,5 @@
 //! Streams: the chunks of a collective at a rank, which go through phases and wait for their turn in queues.
 
-use super::call::Half;
 use super::exchange::{Exchange, Members, Op, Packet, Ring};
 use super::mail::{Key, Then};
 use super::tree::{Branch, Event, Orders, Tree};
@@ -54,6 +53,14 @@ pub(super) struct Queue {
     running: u64,
     /// By priority, highest first, then by arrival.
     waiting: VecDeque<(i64, u32)>,
+}
+
+/// Which queues of a dimension a phase may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Half {
+    Both,
+    First,
+    Last,
 }
 
 /// The queues of a dimension that are taken next.

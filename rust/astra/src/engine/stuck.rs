@@ -3,7 +3,7 @@
 use super::mail::Key;
 use super::rank::RUNNING;
 use super::{COLLECTIVE_TAGS, Simulation};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_workload::Work;
 use rustc_hash::FxHashMap;
 

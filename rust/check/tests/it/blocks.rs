@@ -4,8 +4,8 @@ use ahbm_check::{CheckOptions, Verdict, check};
 use ahbm_machine::{Coord, Direction, Node, PeId};
 use ahbm_plan::Expectation;
 use ahbm_program::{
-    AgentId, BinaryFn, BodyBuilder, BufferId, ChannelSettings, Dtype, Locus, Mem, OpKind, Origin, Program,
-    ProgramBuilder, Tile,
+    AgentId, BinaryFn, BodyBuilder, BufferId, ChannelSettings, Comm, Dtype, Locus, Math, Mem, Move, OpKind, Origin,
+    Program, ProgramBuilder, Tile,
 };
 
 /// Writes one thread block whose elements are `i64`.
@@ -33,14 +33,14 @@ impl<'b> Block<'b> {
     pub(crate) fn load(self, dst: u32, buffer: u16, element: u64) -> Self {
         self.op(|body, tile| {
             let mem = body.mem(Mem { buffer, offset: 8 * element });
-            OpKind::Load { dst: ahbm_program::ValueId(dst), mem, tile }
+            OpKind::Move(Move::Load { dst: ahbm_program::ValueId(dst), mem, tile })
         })
     }
 
     pub(crate) fn store(self, src: u32, buffer: u16, element: u64) -> Self {
         self.op(|body, tile| {
             let mem = body.mem(Mem { buffer, offset: 8 * element });
-            OpKind::Store { src: ahbm_program::ValueId(src), mem, tile, posted: false }
+            OpKind::Move(Move::Store { src: ahbm_program::ValueId(src), mem, tile, posted: false })
         })
     }
 
@@ -48,7 +48,7 @@ impl<'b> Block<'b> {
     pub(crate) fn post(self, src: u32, buffer: u16, element: u64) -> Self {
         self.op(|body, tile| {
             let mem = body.mem(Mem { buffer, offset: 8 * element });
-            OpKind::Store { src: ahbm_program::ValueId(src), mem, tile, posted: true }
+            OpKind::Move(Move::Store { src: ahbm_program::ValueId(src), mem, tile, posted: true })
         })
     }
 
@@ -58,26 +58,26 @@ impl<'b> Block<'b> {
 
     pub(crate) fn unite(self, f: BinaryFn, dst: u32, a: u32, b: u32) -> Self {
         let v = ahbm_program::ValueId;
-        self.op(|_, tile| OpKind::Binary { f, dst: v(dst), a: v(a), b: v(b), tile })
+        self.op(|_, tile| OpKind::Math(Math::Binary { f, dst: v(dst), a: v(a), b: v(b), tile }))
     }
 
     pub(crate) fn send(self, to: u32, src: u32) -> Self {
         self.op(|body, tile| {
             let dir = body.direction(Direction::Tag { rank: to, channel: 0 });
-            OpKind::Send { dir, src: ahbm_program::ValueId(src), tile }
+            OpKind::Comm(Comm::Send { dir, src: ahbm_program::ValueId(src), tile })
         })
     }
 
     pub(crate) fn recv(self, from: u32, dst: u32) -> Self {
         self.op(|body, tile| {
             let dir = body.direction(Direction::Tag { rank: from, channel: 0 });
-            OpKind::Recv { dir, dst: ahbm_program::ValueId(dst), tile }
+            OpKind::Comm(Comm::Recv { dir, dst: ahbm_program::ValueId(dst), tile })
         })
     }
 
     /// Receives from anyone that a direction leads to.
     pub(crate) fn receive(self, dst: u32) -> Self {
-        self.op(|_, tile| OpKind::RecvAny { dst: ahbm_program::ValueId(dst), tile })
+        self.op(|_, tile| OpKind::Comm(Comm::RecvAny { dst: ahbm_program::ValueId(dst), tile }))
     }
 
     /// Has directions to these ranks, used or not.

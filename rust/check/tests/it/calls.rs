@@ -3,7 +3,7 @@
 use crate::blocks::{Block, buffers, finish, run, tags};
 use ahbm_check::{CheckOptions, Outcome, Verdict, check};
 use ahbm_plan::Expectation;
-use ahbm_program::{BinaryFn, OpKind, ProgramBuilder};
+use ahbm_program::{BinaryFn, Control, OpKind, ProgramBuilder};
 
 const TWICE: CheckOptions<'_> = CheckOptions {
     slots: None,
@@ -33,8 +33,8 @@ fn exchange(how: Handshake) -> Verdict {
     let arrived = [builder.counter(), builder.counter()];
     for rank in 0..2usize {
         let peer = 1 - rank;
-        let signal = |counter| OpKind::Signal { counter, add: 1, posted: false };
-        let take = |counter| OpKind::Acquire { counter, amount: 1 };
+        let signal = |counter| OpKind::Control(Control::Signal { counter, add: 1, posted: false });
+        let take = |counter| OpKind::Control(Control::Acquire { counter, amount: 1 });
         let mut block = Block::new(&mut builder, rank as u32).plain(signal(ready[peer]));
         if rank == 1 || how.entry {
             block = block.plain(take(ready[rank]));
@@ -105,14 +105,14 @@ fn reduce(thanks: bool) -> Verdict {
         Block::new(&mut builder, 0).load(0, 0, 0).receive(1).add(0, 0, 1).receive(1).add(0, 0, 1).store(0, 0, 0);
     if thanks {
         for counter in thanked {
-            root = root.plain(OpKind::Signal { counter, add: 1, posted: false });
+            root = root.plain(OpKind::Control(Control::Signal { counter, add: 1, posted: false }));
         }
     }
     agents.push(root.directed(&[1, 2]).stand(&[memory[0]]));
     for rank in 1..3u32 {
         let mut block = Block::new(&mut builder, rank).load(0, 0, 0).send(0, 0);
         if thanks {
-            block = block.plain(OpKind::Acquire { counter: thanked[rank as usize - 1], amount: 1 });
+            block = block.plain(OpKind::Control(Control::Acquire { counter: thanked[rank as usize - 1], amount: 1 }));
         }
         agents.push(block.stand(&[memory[rank as usize]]));
     }
@@ -144,12 +144,12 @@ fn barrier(collects_first: bool, all: bool) -> Verdict {
     let memory = buffers(&mut builder, 3, 1);
     let (here, go) = (builder.counter(), [builder.counter(), builder.counter()]);
     let mut root = Block::new(&mut builder, 0);
-    let collect = OpKind::Acquire { counter: here, amount: if all { 2 } else { 1 } };
+    let collect = OpKind::Control(Control::Acquire { counter: here, amount: if all { 2 } else { 1 } });
     if collects_first {
         root = root.plain(collect);
     }
     for counter in go {
-        root = root.plain(OpKind::Signal { counter, add: 1, posted: false });
+        root = root.plain(OpKind::Control(Control::Signal { counter, add: 1, posted: false }));
     }
     if !collects_first {
         root = root.plain(collect);
@@ -157,8 +157,8 @@ fn barrier(collects_first: bool, all: bool) -> Verdict {
     root.stand(&[memory[0]]);
     for rank in 1..3u32 {
         Block::new(&mut builder, rank)
-            .plain(OpKind::Signal { counter: here, add: 1, posted: false })
-            .plain(OpKind::Acquire { counter: go[rank as usize - 1], amount: 1 })
+            .plain(OpKind::Control(Control::Signal { counter: here, add: 1, posted: false }))
+            .plain(OpKind::Control(Control::Acquire { counter: go[rank as usize - 1], amount: 1 }))
             .stand(&[memory[rank as usize]]);
     }
     let mut expectation = Expectation::new(8);
@@ -193,13 +193,13 @@ fn relay(fence: bool) -> Verdict {
     let mut builder = ProgramBuilder::new("relay");
     let memory = buffers(&mut builder, 2, 1);
     let (started, passed, arrived) = (builder.counter(), builder.counter(), builder.counter());
-    let signal = |counter, posted| OpKind::Signal { counter, add: 1, posted };
-    let take = |counter| OpKind::Acquire { counter, amount: 1 };
+    let signal = |counter, posted| OpKind::Control(Control::Signal { counter, add: 1, posted });
+    let take = |counter| OpKind::Control(Control::Acquire { counter, amount: 1 });
     let mut put = Block::new(&mut builder, 0).plain(take(started)).load(0, 0, 0).post(0, 1, 0);
     if fence {
-        put = put.plain(OpKind::Fence);
+        put = put.plain(OpKind::Control(Control::Fence));
     }
-    put.plain(signal(passed, false)).plain(OpKind::Fence).stand(&[memory[0], memory[1]]);
+    put.plain(signal(passed, false)).plain(OpKind::Control(Control::Fence)).stand(&[memory[0], memory[1]]);
     Block::new(&mut builder, 0).plain(take(passed)).plain(signal(arrived, true)).stand(&[memory[0]]);
     Block::new(&mut builder, 1).plain(signal(started, false)).plain(take(arrived)).stand(&[memory[1]]);
     let mut expectation = Expectation::new(8);

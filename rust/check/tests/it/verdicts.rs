@@ -2,9 +2,10 @@
 
 use crate::blocks::{Block, buffers, finish, run, tags};
 use ahbm_check::{CheckOptions, Outcome, Verdict, check};
-use ahbm_machine::{Diagnostic, Machine, Node, PeId};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{Machine, Node, PeId};
 use ahbm_plan::{Expectation, Reduced};
-use ahbm_program::{BinaryFn, BufferId, OpKind, Program, ProgramBuilder, Scalar};
+use ahbm_program::{BinaryFn, BufferId, Control, Math, OpKind, Program, ProgramBuilder, Scalar};
 
 /// Both ranks hold one element and end with the sum.
 fn sum_of_two(memory: &[BufferId]) -> Expectation {
@@ -115,12 +116,12 @@ fn producer_and_consumer(signal: bool, wait: bool) -> Verdict {
     let counter = builder.counter();
     let mut block = Block::new(&mut builder, 0).load(0, 0, 0).store(0, 0, 1);
     if signal {
-        block = block.plain(OpKind::Signal { counter, add: 1, posted: false });
+        block = block.plain(OpKind::Control(Control::Signal { counter, add: 1, posted: false }));
     }
     block.stand(&[memory]);
     let mut block = Block::new(&mut builder, 0);
     if wait {
-        block = block.plain(OpKind::WaitCounter { counter, at_least: 1 });
+        block = block.plain(OpKind::Control(Control::WaitCounter { counter, at_least: 1 }));
     }
     block.load(0, 0, 1).store(0, 0, 2).stand(&[memory]);
     let mut expectation = Expectation::new(8);
@@ -168,18 +169,18 @@ fn barriers_and_semaphores_order_accesses() {
     let mut builder = ProgramBuilder::new("meet");
     let memory = builder.buffer(Node::Hbm(PeId(0)), 16);
     let (barrier, permit) = (builder.barrier(2), builder.counter());
-    let meet = OpKind::Barrier { id: barrier };
+    let meet = OpKind::Control(Control::Barrier { id: barrier });
     Block::new(&mut builder, 0)
         .load(0, 0, 0)
         .store(0, 0, 1)
         .plain(meet)
-        .plain(OpKind::Acquire { counter: permit, amount: 1 })
+        .plain(OpKind::Control(Control::Acquire { counter: permit, amount: 1 }))
         .store(0, 0, 1)
         .stand(&[memory]);
     Block::new(&mut builder, 0)
         .plain(meet)
         .load(0, 0, 1)
-        .plain(OpKind::Signal { counter: permit, add: 1, posted: false })
+        .plain(OpKind::Control(Control::Signal { counter: permit, add: 1, posted: false }))
         .stand(&[memory]);
     let mut expectation = Expectation::new(8);
     expectation.hold(memory, 0..1, 0, 0);
@@ -207,7 +208,7 @@ fn what_contributions_cannot_follow_is_named() {
     let v = ahbm_program::ValueId;
     Block::new(&mut builder, 0)
         .load(0, 0, 0)
-        .op(|_, tile| OpKind::Binary { f: BinaryFn::Sub, dst: v(1), a: v(0), b: v(0), tile })
+        .op(|_, tile| OpKind::Math(Math::Binary { f: BinaryFn::Sub, dst: v(1), a: v(0), b: v(0), tile }))
         .store(1, 0, 0)
         .stand(&[memory]);
     let mut expectation = Expectation::new(8);
@@ -228,7 +229,7 @@ fn scaled(work: &[(BinaryFn, f64)], factor: f64) -> Verdict {
     for &(f, by) in work {
         block = block.op(|body, tile| {
             let scalar = body.scalar(Scalar::Float(by.to_bits()));
-            OpKind::BinaryScalar { f, swapped: false, dst: v(0), a: v(0), scalar, tile }
+            OpKind::Math(Math::BinaryScalar { f, swapped: false, dst: v(0), a: v(0), scalar, tile })
         });
     }
     block.store(0, 0, 0).stand(&[memory[0]]);

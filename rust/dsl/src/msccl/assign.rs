@@ -5,7 +5,7 @@ use super::order::Order;
 use super::record::Op;
 use super::refusal::{Kind, Refusal};
 use crate::Faith;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::blocks::Action;
 use rustc_hash::FxHashMap;
 

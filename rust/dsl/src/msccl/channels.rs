@@ -1,16 +1,13 @@
 //! Channels, where the program leaves thread blocks to the compiler.
 
-use super::flows::{self, Crowded};
+use super::flows::{self, CHANNELS, Crowded};
 use super::order::Order;
 use super::record::Op;
 use super::refusal::{Kind, Refusal};
 use crate::Faith;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
-
-/// Channels from which flows choose.
-pub const CHANNELS: u32 = 32;
 
 /// What came of an assignment.
 pub enum Assigned {

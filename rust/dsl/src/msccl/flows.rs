@@ -4,12 +4,14 @@
 //! one to receive from. So a flow has one channel on all its hops, and there a rank passes what comes from a peer to one
 //! other peer, which gets nothing passed on from a third. A queue delivers in the order in which it is sent to.
 
-use super::channels::CHANNELS;
 use super::order::Order;
 use super::record::{NONE, Op};
 use ahbm_plan::blocks::Action;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
+
+/// Channels from which flows choose.
+pub const CHANNELS: u32 = 32;
 
 /// The operations of every flow, by the turns of their first sends.
 pub fn flows(ops: &[Op], order: &Order) -> Vec<Vec<u32>> {

@@ -10,7 +10,7 @@ use super::refusal::{Kind, Refusal};
 use super::replicate::Layout;
 use super::waits::{self, Draft, Gathered};
 use crate::{Faith, Statements};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::blocks::{self, Action, Dep, Places, Plan, Rank, Slot, Step};
 use ahbm_plan::{Budget, Goal, Limit, Protocol};
 use ahbm_program::Origin;

@@ -2,7 +2,7 @@
 
 use super::refusal::{Kind, Refusal};
 use super::values::{Given, Value, Values};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::blocks::Action;
 use ahbm_plan::{Budget, Limit};
 use rustc_hash::FxHashMap;

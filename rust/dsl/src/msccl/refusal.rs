@@ -1,6 +1,6 @@
 //! What the language refuses.
 
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 
 /// The family of built-in exceptions that the language's own compiler raises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

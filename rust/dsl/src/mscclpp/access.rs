@@ -2,8 +2,8 @@
 //!
 //! Only the rank's own memory counts, and only between operations of one thread block.
 
-use super::lower::Notes;
 use super::model::{Code, Op, Via};
+use super::notes::Notes;
 use crate::Faith;
 use ahbm_plan::Space;
 

@@ -2,8 +2,8 @@
 
 use super::record::Recorder;
 use crate::{Fault, Raised};
+use ahbm_findings::Diagnostic;
 use ahbm_formats::mscclpp::schema::Kind;
-use ahbm_machine::Diagnostic;
 use ahbm_program::{Origin, OriginId, Origins};
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;

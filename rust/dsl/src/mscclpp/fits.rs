@@ -1,7 +1,6 @@
 //! Whether the operands of a statement fit it. Every function raises `AHBM-A102` (a `RuntimeError`) if they do not.
 
-use super::model::{Chunk, named};
-use super::record::Channel;
+use super::model::{Channel, Chunk, named};
 use crate::{Fault, Raised};
 use ahbm_plan::Space;
 

@@ -3,8 +3,8 @@
 //! An operation takes in its successor as long as the two fit. Even where they do not, a meeting of the block's threads
 //! that the other one implies already is dropped.
 
-use super::lower::Notes;
 use super::model::{Code, Op, Ref, Via};
+use super::notes::Notes;
 use crate::Faith;
 use ahbm_formats::mscclpp::schema::Kind;
 

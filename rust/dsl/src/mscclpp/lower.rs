@@ -4,15 +4,14 @@ use super::access;
 use super::fuse::fuse;
 use super::meet::spell_out;
 use super::model::{Chunk, Code, Gpu, Op, Ref, Via};
+use super::notes::Notes;
 use super::record::Recorder;
 use super::replicate::{Grain, Instance, too_many};
 use crate::statements::Statements;
 use crate::{Faith, Fault};
+use ahbm_findings::Diagnostic;
 use ahbm_formats::mscclpp::schema::{self, Document, Kind};
-use ahbm_machine::Diagnostic;
-use ahbm_program::{Origin, OriginId, Origins};
-use indexmap::IndexMap;
-use rustc_hash::FxBuildHasher;
+use ahbm_program::Origins;
 use serde::Serialize;
 use serde_json::ser::PrettyFormatter;
 use std::borrow::Cow;
@@ -34,41 +33,6 @@ pub fn text(document: &Document<'_>) -> String {
     // Writing to a Vec cannot fail, and a document is nothing that JSON cannot say.
     let _ = document.serialize(&mut serde_json::Serializer::with_formatter(&mut bytes, formatter));
     String::from_utf8(bytes).unwrap_or_default()
-}
-
-/// What is to be said of a program beside its plan, each once.
-pub(super) struct Notes<'o> {
-    origins: &'o Origins,
-    /// By line and difference, the first statement.
-    differences: IndexMap<(Option<Origin>, String), u32, FxBuildHasher>,
-    shared: Option<(&'static str, String, [u32; 2])>,
-}
-
-impl<'o> Notes<'o> {
-    fn new(origins: &'o Origins) -> Self {
-        Self { origins, differences: IndexMap::default(), shared: None }
-    }
-
-    /// The language's own compiler does something else at a statement.
-    pub(super) fn differs(&mut self, place: u32, what: &str) {
-        let line = self.origins.get(OriginId(place)).map(Origin::line);
-        self.differences.entry((line, format!("MSCCL++'s own compiler {what}"))).or_insert(place);
-    }
-
-    /// Instances share elements of two statements, or would.
-    pub(super) fn shares(&mut self, code: &'static str, message: String, places: [u32; 2]) {
-        self.shared = Some((code, message, places));
-    }
-
-    fn finish(self) -> Vec<Diagnostic> {
-        let told = |finding: Diagnostic, place| finding.site("statement", self.origins.text(OriginId(place)));
-        let difference = |((_, what), place): ((_, String), u32)| told(Diagnostic::new("AHBM-A121", what), place);
-        let shared = |(code, message, places): (&'static str, String, [u32; 2])| {
-            places.into_iter().fold(Diagnostic::new(code, message), told)
-        };
-        let differences = self.differences.into_iter().map(difference);
-        differences.chain(self.shared.into_iter().map(shared)).collect()
-    }
 }
 
 impl Recorder {

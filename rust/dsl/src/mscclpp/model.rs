@@ -39,6 +39,19 @@ pub struct Settings {
     pub max_bytes: u64,
 }
 
+/// A channel between two ranks, at the end of the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Channel {
+    /// Memory or port.
+    pub kind: Kind,
+    /// Which of the rank's channels of the kind.
+    pub id: u32,
+    /// Whose end.
+    pub src: u32,
+    /// The other end.
+    pub dst: u32,
+}
+
 /// Operations, by the name a plan has for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Code {

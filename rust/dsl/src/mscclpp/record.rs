@@ -1,7 +1,7 @@
 //! The recorder: one method per statement of the language.
 
 use super::fits::{ends, in_scratch, local, number, operands, same_size, wrong};
-use super::model::{Block, Body, Chunk, Code, Gpu, Map, Meet, Op, Part, Ref, Settings, Via, listed};
+use super::model::{Block, Body, Channel, Chunk, Code, Gpu, Map, Meet, Op, Part, Ref, Settings, Via, listed};
 use crate::{Faith, Fault};
 use ahbm_formats::mscclpp::schema::{Kind, ReduceOp};
 use ahbm_plan::Space;
@@ -9,19 +9,6 @@ use ahbm_plan::Space;
 /// Barriers by rank and thread blocks.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Barriers(rustc_hash::FxHashMap<u32, Map<Vec<u32>, u32>>);
-
-/// A channel between two ranks, at the end of the first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Channel {
-    /// Memory or port.
-    pub kind: Kind,
-    /// Which of the rank's channels of the kind.
-    pub id: u32,
-    /// Whose end.
-    pub src: u32,
-    /// The other end.
-    pub dst: u32,
-}
 
 /// Ways to put chunks at a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 //! from `index * instances + i * size` on. That keeps the instances apart only if all operations cut memory the same. Where
 //! they do not, [`Faith::Meant`] cuts all of them in pieces of one size. All instances together move the same elements.
 
-use super::lower::Notes;
 use super::model::{Chunk, Code, Map, Op, Via, named};
+use super::notes::Notes;
 use super::record::Recorder;
 use crate::{Faith, Fault, Raised};
 use ahbm_plan::Space;

@@ -1,6 +1,6 @@
 //! The errors of the data pass.
 
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_program::{AgentId, Program, Tile};
 
 /// A finding at one operation.

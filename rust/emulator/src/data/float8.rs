@@ -4,7 +4,7 @@
 //! the largest number in both, and so does the crate `float8`. Everything else is NCCL's: its sums and products in `f16`
 //! lose nothing that shows in 8 bits.
 
-use super::round::widen_f16;
+use super::round::{Rounded, odd_f32, odd_f64, small_float, widen_f16};
 use half::f16;
 
 macro_rules! float8 {
@@ -56,6 +56,8 @@ float8!(F8E4M3: 3 digits, bias 7, above 448.0 0x7e, widened by |bits| {
 });
 // An e5m2 is the upper half of an f16.
 float8!(F8E5M2: 2 digits, bias 15, above 61440.0 0x7c, widened by |bits| widen_f16(f16::from_bits(u16::from(bits) << 8)));
+small_float!(F8E4M3, F8E4M3::from_f32);
+small_float!(F8E5M2, F8E5M2::from_f32);
 
 #[cfg(test)]
 mod tests {

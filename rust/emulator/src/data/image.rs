@@ -3,9 +3,9 @@
 use super::error::Fault;
 use super::memory::Memory;
 use super::value::Value;
-use super::{compute, elementwise};
-use ahbm_machine::Diagnostic;
-use ahbm_program::{BinaryFn, Body, BufferId, OpKind, Tile};
+use super::{elementwise, math};
+use ahbm_findings::Diagnostic;
+use ahbm_program::{BinaryFn, Body, BufferId, Math, Tile};
 use std::fmt::Debug;
 
 /// A byte of a buffer.
@@ -32,7 +32,7 @@ pub(super) trait Image<'p> {
     fn apply(
         &mut self,
         body: &Body,
-        kind: OpKind,
+        op: Math,
         values: [Option<Self::Value>; 3],
         tile: &'p Tile,
         result_tile: &'p Tile,
@@ -71,12 +71,12 @@ impl<'p> Image<'p> for Memory {
     fn apply(
         &mut self,
         body: &Body,
-        kind: OpKind,
+        op: Math,
         values: [Option<Value<'p>>; 3],
         tile: &'p Tile,
         result_tile: &'p Tile,
     ) -> Option<Result<Value<'p>, Fault>> {
-        compute::apply(body, kind, values, tile, result_tile)
+        math::apply(body, op, values, tile, result_tile)
     }
 
     fn binary(&mut self, f: BinaryFn, a: Value<'p>, b: Value<'p>, tile: &'p Tile) -> Result<Value<'p>, Fault> {

@@ -1,7 +1,7 @@
 //! Facts worked out once per body before it is replayed.
 
 use super::{matrix, reduce};
-use ahbm_program::{AgentId, Body, OpKind, Program, Tile};
+use ahbm_program::{AgentId, Body, Math, OpKind, Program, Tile};
 use rustc_hash::FxHashMap;
 
 /// Facts about a body.
@@ -36,8 +36,8 @@ impl Liveness {
 /// The tile of the result of an operation, if it is not the operation's.
 fn unnamed_tile(body: &Body, kind: OpKind) -> Option<Tile> {
     match kind {
-        OpKind::Reduce { axis, tile, .. } => Some(reduce::reduced(&body.tiles[tile as usize], axis)),
-        OpKind::Dot { tile, .. } => Some(matrix::product_tile(&body.tiles[tile as usize])),
+        OpKind::Math(Math::Reduce { axis, tile, .. }) => Some(reduce::reduced(&body.tiles[tile as usize], axis)),
+        OpKind::Math(Math::Dot { tile, .. }) => Some(matrix::product_tile(&body.tiles[tile as usize])),
         _ => None,
     }
 }

@@ -2,7 +2,7 @@
 
 use super::error;
 use super::pool::Pool;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_program::{BufferId, Program};
 use std::sync::OnceLock;
 

@@ -3,7 +3,8 @@
 use super::memory::Memory;
 use super::replay::Prepared;
 use crate::{NEVER, Timeline};
-use ahbm_machine::{Diagnostic, Ps};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::Ps;
 use ahbm_program::{AgentId, Program};
 
 /// An operation's access to memory.

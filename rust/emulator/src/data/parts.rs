@@ -6,7 +6,7 @@ use super::replay::Prepared;
 use crate::Timeline;
 use crate::disjoint::Disjoint;
 use ahbm_engine::interrupt::{spend, watched};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_program::{AgentId, Program, Tile};
 use std::num::NonZero;
 use std::sync::Arc;

@@ -10,8 +10,9 @@ use super::pool;
 use super::queue::{Message, Queue};
 use crate::{NEVER, Timeline};
 use ahbm_engine::interrupt::spend;
-use ahbm_machine::{Diagnostic, Ps};
-use ahbm_program::{AgentId, BufferId, ChannelId, OpKind, Program, Tile, ValueId};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::Ps;
+use ahbm_program::{AgentId, BufferId, ChannelId, Comm, Control, Move, OpKind, Program, Tile, ValueId};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -42,7 +43,7 @@ impl Prepared {
     /// Whether the data depend on the times of a timeline, and not on the program alone: agents share memory, or a body
     /// receives from any direction.
     pub fn depends_on_times(&self, program: &Program) -> bool {
-        let any = |op: &ahbm_program::Op| matches!(op.kind, OpKind::RecvAny { .. });
+        let any = |op: &ahbm_program::Op| matches!(op.kind, OpKind::Comm(Comm::RecvAny { .. }));
         self.parts.ordered || program.bodies.iter().any(|body| body.ops.iter().any(any))
     }
 
@@ -299,7 +300,7 @@ impl<'p, 'm, I: Image<'p>> Replay<'p, 'm, I> {
 
     /// Whether the operation was a send that filled its channel's slots, beside those of receives that wait.
     fn is_ahead(&self, agent: AgentId, op: usize) -> bool {
-        let OpKind::Send { dir, .. } = self.program.body(agent).ops[op].kind else { return false };
+        let OpKind::Comm(Comm::Send { dir, .. }) = self.program.body(agent).ops[op].kind else { return false };
         let channel = self.program.tx(agent, dir);
         let slots = self.program.channels[channel.0 as usize].slots;
         self.queues[channel.0 as usize].held() >= slots.max(1) as usize
@@ -317,7 +318,7 @@ impl<'p, 'm, I: Image<'p>> Replay<'p, 'm, I> {
             body.ops[op].kind.operands().tile.and_then(|t| body.tiles.get(t as usize)).map_or(0, Tile::elements);
         spend(elements.saturating_add(STEPS));
         let wait = match body.ops[op].kind {
-            OpKind::Store { src, mem, posted, .. } => {
+            OpKind::Move(Move::Store { src, mem, posted, .. }) => {
                 let expected = body.ops[op].kind.operands().tile.map_or(tile(0), tile);
                 let value = self.sized(agent, op, src, expected)?;
                 let to = self.place(agent, mem)?;
@@ -328,7 +329,7 @@ impl<'p, 'm, I: Image<'p>> Replay<'p, 'm, I> {
                 }
                 None
             }
-            OpKind::ReducingLoad { f, dst, group, tile: t } => {
+            OpKind::Move(Move::ReducingLoad { f, dst, group, tile: t }) => {
                 let mut total = None;
                 for &mem in &*body.groups[group as usize] {
                     let value = self.read(agent, op, self.place(agent, mem)?, tile(t))?;
@@ -343,14 +344,14 @@ impl<'p, 'm, I: Image<'p>> Replay<'p, 'm, I> {
                 self.define(agent, dst, total.map_or(Slot::Empty, Slot::Value));
                 None
             }
-            OpKind::Multicast { src, group, tile: t } => {
+            OpKind::Move(Move::Multicast { src, group, tile: t }) => {
                 let value = self.sized(agent, op, src, tile(t))?;
                 let members = body.groups[group as usize].iter();
                 let to = members.map(|&mem| self.place(agent, mem)).collect::<Result<Vec<_>, _>>()?;
                 self.post(agent, op, &to, value)?;
                 None
             }
-            OpKind::Copy { src, dst, tile: t, posted } => {
+            OpKind::Move(Move::Copy { src, dst, tile: t, posted }) => {
                 let (from, to) = (self.place(agent, src)?, self.place(agent, dst)?);
                 if posted {
                     let value = self.read(agent, op, from, tile(t))?;
@@ -360,7 +361,7 @@ impl<'p, 'm, I: Image<'p>> Replay<'p, 'm, I> {
                 }
                 None
             }
-            OpKind::Send { dir, src, tile: t } => {
+            OpKind::Comm(Comm::Send { dir, src, tile: t }) => {
                 let value = self.sized(agent, op, src, tile(t))?;
                 let channel = self.program.tx(agent, dir);
                 self.queues[channel.0 as usize].send(Message { value, op: op as u32 });
@@ -370,34 +371,34 @@ impl<'p, 'm, I: Image<'p>> Replay<'p, 'm, I> {
                 }
                 None
             }
-            OpKind::Recv { dir, dst, tile: t } => {
+            OpKind::Comm(Comm::Recv { dir, dst, tile: t }) => {
                 let channel = self.program.rx(agent, dir);
                 self.receive(agent, op, channel, dst, tile(t))?
             }
-            OpKind::RecvAny { dst, tile: t } => {
+            OpKind::Comm(Comm::RecvAny { dst, tile: t }) => {
                 let channel = self.choice(agent, op)?;
                 let wait = self.receive(agent, op, channel, dst, tile(t))?;
                 self.agents[agent.0 as usize].choices += usize::from(wait.is_none());
                 wait
             }
-            OpKind::PostRecv { dir, dst, .. } => {
+            OpKind::Comm(Comm::PostRecv { dir, dst, .. }) => {
                 let channel = self.program.rx(agent, dir);
                 let ticket = self.queues[channel.0 as usize].post();
                 self.define(agent, dst, Slot::Posted { channel, ticket, op: op as u32 });
                 None
             }
-            OpKind::Await { value } => self.await_value(agent, op, value)?,
-            OpKind::Signal { counter, add, .. } => {
+            OpKind::Comm(Comm::Await { value }) => self.await_value(agent, op, value)?,
+            OpKind::Control(Control::Signal { counter, add, .. }) => {
                 self.counters[counter as usize] = self.counters[counter as usize].saturating_add(add.into());
                 for waiter in std::mem::take(&mut self.at_counter[counter as usize]) {
                     self.wake(waiter);
                 }
                 None
             }
-            OpKind::WaitCounter { counter, at_least } => {
+            OpKind::Control(Control::WaitCounter { counter, at_least }) => {
                 (self.counters[counter as usize] < at_least.into()).then_some(Wait::Counter(counter))
             }
-            OpKind::Acquire { counter, amount } => {
+            OpKind::Control(Control::Acquire { counter, amount }) => {
                 let value = &mut self.counters[counter as usize];
                 match value.checked_sub(amount.into()) {
                     Some(rest) => {
@@ -407,16 +408,16 @@ impl<'p, 'm, I: Image<'p>> Replay<'p, 'm, I> {
                     None => Some(Wait::Counter(counter)),
                 }
             }
-            OpKind::Barrier { id } => self.arrive(id),
-            OpKind::Delay { .. } | OpKind::AwaitSlot { .. } | OpKind::Fence => None,
-            OpKind::Load { dst, mem, tile: t } => {
+            OpKind::Control(Control::Barrier { id }) => self.arrive(id),
+            OpKind::Comm(Comm::AwaitSlot { .. }) | OpKind::Control(Control::Fence | Control::Delay { .. }) => None,
+            OpKind::Move(Move::Load { dst, mem, tile: t }) => {
                 let from = self.place(agent, mem)?;
                 let value = self.read(agent, op, from, tile(t))?;
                 self.define(agent, dst, Slot::Value(value));
                 None
             }
-            _ => {
-                self.compute(agent, op)?;
+            OpKind::Math(math) => {
+                self.compute(agent, op, math)?;
                 None
             }
         };
@@ -560,7 +561,7 @@ impl<'p, 'm, I: Image<'p>> Replay<'p, 'm, I> {
             return Ok(Some(Wait::Message(channel)));
         };
         let body = self.program.body(agent);
-        if let OpKind::PostRecv { tile, .. } = body.ops[posted].kind {
+        if let OpKind::Comm(Comm::PostRecv { tile, .. }) = body.ops[posted].kind {
             self.accept(agent, posted, channel, message, value, &body.tiles[tile as usize])?;
         }
         Ok(None)

@@ -4,7 +4,6 @@
 //! rounded *to odd* first: a result that is not exact gets an odd last bit, which keeps the final
 //! rounding correct as long as the intermediate format has at least two more bits.
 
-use super::float8::{F8E4M3, F8E5M2};
 use half::{bf16, f16};
 
 /// `f32` to `f16`, branch-free so that loops over it become vector code. NaN stays NaN.
@@ -139,8 +138,7 @@ macro_rules! small_float {
 }
 small_float!(f16, to_f16);
 small_float!(bf16, to_bf16);
-small_float!(F8E4M3, F8E4M3::from_f32);
-small_float!(F8E5M2, F8E5M2::from_f32);
+pub(super) use small_float;
 
 macro_rules! native_float {
     ($($t:ident)*) => {$(

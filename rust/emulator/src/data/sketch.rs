@@ -7,8 +7,8 @@ use super::element::dispatch;
 use super::elementwise;
 use super::error::Fault;
 use super::image::{Image, Place};
-use ahbm_machine::Diagnostic;
-use ahbm_program::{BinaryFn, Body, BufferId, Dtype, OpKind, Program, Scalar, Tile};
+use ahbm_findings::Diagnostic;
+use ahbm_program::{BinaryFn, Body, BufferId, Dtype, Math, Program, Scalar, Tile};
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 use std::collections::BTreeMap;
@@ -243,14 +243,14 @@ impl<'p> Image<'p> for Sketch {
     fn apply(
         &mut self,
         body: &Body,
-        kind: OpKind,
+        math: Math,
         values: [Option<Traced<'p>>; 3],
         tile: &'p Tile,
         _: &'p Tile,
     ) -> Option<Result<Traced<'p>, Fault>> {
-        Some(match (kind, values) {
-            (OpKind::Binary { f, .. }, [Some(a), Some(b), _]) => self.binary(f, a, b, tile),
-            (OpKind::BinaryScalar { f, swapped, scalar, .. }, [Some(a), ..]) => {
+        Some(match (math, values) {
+            (Math::Binary { f, .. }, [Some(a), Some(b), _]) => self.binary(f, a, b, tile),
+            (Math::BinaryScalar { f, swapped, scalar, .. }, [Some(a), ..]) => {
                 self.scalar(f, swapped, &a, body.scalars[scalar as usize], tile)
             }
             _ => Err(not_followed()),

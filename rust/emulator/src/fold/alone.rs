@@ -3,7 +3,8 @@
 use super::{Fold, Parties, Parts, traffic};
 use crate::Timeline;
 use crate::timing::{self, Cover, LOG, Options};
-use ahbm_machine::{Diagnostic, Machine};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::Machine;
 use ahbm_program::Program;
 use ahbm_program::job::{Share, assemble};
 use log::debug;

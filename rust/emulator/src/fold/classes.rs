@@ -4,20 +4,12 @@
 //! colour of a link says who uses it. This is colour refinement (B. Weisfeiler, A. Leman, 1968). Colours are hashes, so
 //! what comes of them is a proposal, to be checked.
 
-use super::Parties;
 use super::sites::Sites;
+use super::{Parties, mix};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Rounds after which ranks count as different: classes of what is symmetric are found in few.
 const ROUNDS: usize = 64;
-
-/// A well mixed number for two (the finalizer of SplitMix64: G. Steele, D. Lea, C. Flood, OOPSLA 2014).
-pub(super) fn mix(a: u64, b: u64) -> u64 {
-    let mut z = a.rotate_left(29).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(b ^ 0x632b_e59b_d9b4_e019);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
 
 fn all(parts: impl IntoIterator<Item = u64>) -> u64 {
     parts.into_iter().fold(0, mix)

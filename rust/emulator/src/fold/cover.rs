@@ -1,9 +1,8 @@
 //! Whether one rank can stand for all of its class: the whole run covers the small one.
 
-use super::Parties;
-use super::classes::mix;
 use super::shape::{Actor, Flow};
 use super::sites::{Site, Sites};
+use super::{Parties, mix};
 use crate::disjoint::Disjoint;
 use crate::timing::Stand;
 use ahbm_machine::{Coord, LinkId, Machine};

@@ -1,8 +1,9 @@
 //! What is the same wherever a program runs: who does what, and who talks to whom.
 
 use super::body;
-use ahbm_machine::{Diagnostic, Machine, Node, PeId, Rate};
-use ahbm_program::{AgentId, Body, ChannelId, OpKind, Program};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{Machine, Node, PeId, Rate};
+use ahbm_program::{AgentId, Body, ChannelId, Move, OpKind, Program};
 use indexmap::{IndexMap, IndexSet};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::collections::hash_map::Entry;
@@ -188,9 +189,9 @@ fn transfers(program: &Program, agent: usize, body: &Body, flows: &mut Vec<Flow>
     let mut known: IndexMap<(Node, Node), (), FxBuildHasher> = IndexMap::default();
     for op in &body.ops {
         let way = match op.kind {
-            OpKind::Load { mem, .. } => (node(mem), own),
-            OpKind::Store { mem, .. } => (own, node(mem)),
-            OpKind::Copy { src, dst, .. } => (node(src), node(dst)),
+            OpKind::Move(Move::Load { mem, .. }) => (node(mem), own),
+            OpKind::Move(Move::Store { mem, .. }) => (own, node(mem)),
+            OpKind::Move(Move::Copy { src, dst, .. }) => (node(src), node(dst)),
             _ => continue,
         };
         known.insert(way, ());

@@ -1,14 +1,14 @@
 //! Which elements of its operands an element of a result is made of.
 
 use crate::data::shape::gather;
-use ahbm_program::{Body, OpKind, Tile};
+use ahbm_program::{Body, Math, OpKind, Tile};
 
 /// The elements of operand number `operand`, which has the shape of `from`, that element `element` of a result is made
 /// of.
 pub(super) fn taken(body: &Body, kind: OpKind, operand: usize, from: &Tile, element: u64) -> Vec<u64> {
     let tile = |t: u32| &body.tiles[t as usize];
     match kind {
-        OpKind::Reduce { axis, tile: t, .. } => match usize::try_from(axis) {
+        OpKind::Math(Math::Reduce { axis, tile: t, .. }) => match usize::try_from(axis) {
             Err(_) => (0..tile(t).elements()).collect(),
             Ok(axis) => {
                 let (n, inner) = along(tile(t), axis);
@@ -16,19 +16,19 @@ pub(super) fn taken(body: &Body, kind: OpKind, operand: usize, from: &Tile, elem
                 (0..n).map(|k| first + k * inner).collect()
             }
         },
-        OpKind::Softmax { axis, tile: t, .. } => {
+        OpKind::Math(Math::Softmax { axis, tile: t, .. }) => {
             let extents = tile(t).shape.len();
             let axis = if axis < 0 { extents - usize::from(axis.unsigned_abs()) } else { axis as usize };
             let (n, inner) = along(tile(t), axis);
             let first = element / (n * inner) * n * inner + element % inner;
             (0..n).map(|k| first + k * inner).collect()
         }
-        OpKind::Dot { tile: t, .. } => match *tile(t).shape {
+        OpKind::Math(Math::Dot { tile: t, .. }) => match *tile(t).shape {
             [_, k, n] if operand == 0 => (0..k).map(|x| element / n * k + x).collect(),
             [_, k, n] => (0..k).map(|x| x * n + element % n).collect(),
             _ => Vec::new(),
         },
-        OpKind::Transpose { tile: t, .. } => match *tile(t).shape {
+        OpKind::Math(Math::Transpose { tile: t, .. }) => match *tile(t).shape {
             [rows, columns] => vec![element % columns * rows + element / columns],
             _ => vec![element],
         },
@@ -45,8 +45,10 @@ pub(super) fn taken(body: &Body, kind: OpKind, operand: usize, from: &Tile, elem
 
 /// The elements of a result that are made of element `element` of operand number `operand`.
 pub(super) fn given(body: &Body, kind: OpKind, operand: usize, from: &Tile, to: &Tile, element: u64) -> Vec<u64> {
-    let moves =
-        matches!(kind, OpKind::Reduce { .. } | OpKind::Softmax { .. } | OpKind::Dot { .. } | OpKind::Transpose { .. });
+    let moves = matches!(
+        kind,
+        OpKind::Math(Math::Reduce { .. } | Math::Softmax { .. } | Math::Dot { .. } | Math::Transpose { .. })
+    );
     if !moves && from.elements() == to.elements() {
         return vec![element];
     }

@@ -4,8 +4,9 @@ use super::elements::{given, taken};
 use crate::data::liveness::result_tile;
 use crate::{Access, NEVER, Timeline};
 use ahbm_engine::interrupt::spend;
-use ahbm_machine::{Diagnostic, Ps};
-use ahbm_program::{AgentId, BufferId, ChannelId, OpKind, Program, Tile, ValueId};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::Ps;
+use ahbm_program::{AgentId, BufferId, ChannelId, Comm, Move, OpKind, Program, Tile, ValueId};
 use std::ops::Range;
 
 /// A place that an element was at.
@@ -123,8 +124,8 @@ impl Flow {
         }
         // A posted receive is over when it is awaited.
         let op = match kind {
-            OpKind::PostRecv { dst, .. } => (op as usize + 1..body.ops.len())
-                .find(|&later| body.ops[later].kind == OpKind::Await { value: dst })
+            OpKind::Comm(Comm::PostRecv { dst, .. }) => (op as usize + 1..body.ops.len())
+                .find(|&later| body.ops[later].kind == OpKind::Comm(Comm::Await { value: dst }))
                 .unwrap_or(op as usize),
             _ => op as usize,
         };
@@ -223,7 +224,7 @@ impl Flow {
         let body = program.body(agent);
         let kind = body.ops[op as usize].kind;
         match kind {
-            OpKind::Load { .. } | OpKind::Copy { .. } | OpKind::ReducingLoad { .. } => {
+            OpKind::Move(Move::Load { .. } | Move::Copy { .. } | Move::ReducingLoad { .. }) => {
                 let Some(before) = self.read_at(agent, op) else { return Vec::new() };
                 let unit = kind.operands().tile.map_or(1, |tile| body.tiles[tile as usize].dtype.bytes());
                 let read = body.touched(kind).filter(|(_, writes)| !writes);
@@ -234,7 +235,7 @@ impl Flow {
                 })
                 .collect()
             }
-            OpKind::Recv { .. } | OpKind::RecvAny { .. } | OpKind::PostRecv { .. } => {
+            OpKind::Comm(Comm::Recv { .. } | Comm::RecvAny { .. } | Comm::PostRecv { .. }) => {
                 let sent = self.sender(program, agent, op);
                 sent.map(|(agent, op)| Spot::Op { agent, op, element }).into_iter().collect()
             }
@@ -255,7 +256,7 @@ impl Flow {
     pub(super) fn users(&self, program: &Program, spot: &Spot) -> Vec<Spot> {
         let &Spot::Op { agent, op, element } = spot else { return Vec::new() };
         let body = program.body(agent);
-        if let OpKind::Send { dir, .. } = body.ops[op as usize].kind {
+        if let OpKind::Comm(Comm::Send { dir, .. }) = body.ops[op as usize].kind {
             let channel = program.tx(agent, dir);
             let number = self.sends[channel.0 as usize].binary_search(&op);
             let taken = number.ok().and_then(|number| self.receives[channel.0 as usize].get(number));
@@ -349,7 +350,7 @@ impl Flow {
     /// The operation that sent what an operation received.
     fn sender(&self, program: &Program, agent: AgentId, op: u32) -> Option<(AgentId, u32)> {
         let channel = match program.body(agent).ops[op as usize].kind {
-            OpKind::Recv { dir, .. } | OpKind::PostRecv { dir, .. } => program.rx(agent, dir),
+            OpKind::Comm(Comm::Recv { dir, .. } | Comm::PostRecv { dir, .. }) => program.rx(agent, dir),
             // Of the channels that lead here, the one that has this receive.
             _ => (0..program.channels.len() as u32).map(ChannelId).find(|&channel| {
                 program.channels[channel.0 as usize].receiver == agent
@@ -369,8 +370,8 @@ pub(super) fn unrecorded() -> Diagnostic {
 
 fn posts(kind: OpKind) -> bool {
     match kind {
-        OpKind::Store { posted, .. } | OpKind::Copy { posted, .. } => posted,
-        OpKind::Multicast { .. } => true,
+        OpKind::Move(Move::Store { posted, .. } | Move::Copy { posted, .. }) => posted,
+        OpKind::Move(Move::Multicast { .. }) => true,
         _ => false,
     }
 }
@@ -396,11 +397,11 @@ pub(super) fn messages(program: &Program, timeline: &Timeline) -> (Vec<Vec<u32>>
         for (op, kind) in body.ops.iter().map(|op| op.kind).enumerate() {
             let op = op as u32;
             match kind {
-                OpKind::Send { dir, .. } => sends[program.tx(agent, dir).0 as usize].push(op),
-                OpKind::Recv { dir, .. } | OpKind::PostRecv { dir, .. } => {
+                OpKind::Comm(Comm::Send { dir, .. }) => sends[program.tx(agent, dir).0 as usize].push(op),
+                OpKind::Comm(Comm::Recv { dir, .. } | Comm::PostRecv { dir, .. }) => {
                     receives[program.rx(agent, dir).0 as usize].push(op);
                 }
-                OpKind::RecvAny { .. } => {
+                OpKind::Comm(Comm::RecvAny { .. }) => {
                     if let Some(list) = choices.next().and_then(|channel| receives.get_mut(channel.0 as usize)) {
                         list.push(op);
                     }

@@ -1,10 +1,11 @@
 //! The history of an element, backwards to what it was made of and forwards to what it became.
 
 use super::flow::{Flow, Spot};
-use crate::data::compute::element;
 use crate::data::liveness::result_tile;
+use crate::data::math::element;
 use crate::{Memory, Timeline};
-use ahbm_machine::{Diagnostic, Ps};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::Ps;
 use ahbm_program::{AgentId, BufferId, Dtype, Program};
 use rustc_hash::FxHashMap;
 use std::ops::Range;

@@ -3,8 +3,9 @@
 use super::flow::{messages, unrecorded};
 use crate::{NEVER, Span, Timeline};
 use ahbm_engine::interrupt::spend;
-use ahbm_machine::{Diagnostic, Ps};
-use ahbm_program::{AgentId, Body, OpKind, Program, ValueId};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::Ps;
+use ahbm_program::{AgentId, Body, Comm, Control, Move, OpKind, Program, ValueId};
 
 /// Agents that are named as those who must act.
 const NAMED: usize = 8;
@@ -129,11 +130,13 @@ impl Seen<'_> {
         body.ops.iter().enumerate().filter_map(move |(op, kind)| {
             let end = self.timeline.spans[agent][op].end;
             match kind.kind {
-                OpKind::Store { posted: true, .. } | OpKind::Copy { posted: true, .. } | OpKind::Multicast { .. } => {
+                OpKind::Move(
+                    Move::Store { posted: true, .. } | Move::Copy { posted: true, .. } | Move::Multicast { .. },
+                ) => {
                     arrived = arrivals.next().copied().unwrap_or(0).max(arrived);
                     None
                 }
-                OpKind::Signal { counter, add, posted } => {
+                OpKind::Control(Control::Signal { counter, add, posted }) => {
                     Some((op as u32, counter, add, if posted { end.max(arrived) } else { end }))
                 }
                 _ => None,
@@ -153,7 +156,7 @@ impl Seen<'_> {
             }
             let body = self.program.body(AgentId(agent as u32));
             for (op, span) in body.ops.iter().zip(&self.timeline.spans[agent]) {
-                if let OpKind::Acquire { counter, amount } = op.kind
+                if let OpKind::Control(Control::Acquire { counter, amount }) = op.kind
                     && span.end <= self.at
                 {
                     taken[counter as usize] = taken[counter as usize].saturating_add(amount.into());
@@ -179,7 +182,7 @@ impl Seen<'_> {
             }
             let posts = |&taker: &u32| {
                 let kind = body.ops[taker as usize].kind;
-                matches!(kind, OpKind::PostRecv { .. }) && self.span(about.receiver, taker).end <= self.at
+                matches!(kind, OpKind::Comm(Comm::PostRecv { .. })) && self.span(about.receiver, taker).end <= self.at
             };
             let sender = self.program.body(about.sender);
             let tile = sender.ops[op as usize].kind.operands().tile;
@@ -194,7 +197,7 @@ impl Seen<'_> {
     /// Whether a receive has its message.
     fn taken(&self, agent: AgentId, body: &Body, op: u32) -> bool {
         let last = match body.ops[op as usize].kind {
-            OpKind::PostRecv { dst, .. } => awaiting(body, op, dst),
+            OpKind::Comm(Comm::PostRecv { dst, .. }) => awaiting(body, op, dst),
             _ => Some(op),
         };
         last.is_some_and(|op| self.span(agent, op).end <= self.at)
@@ -218,13 +221,13 @@ impl Seen<'_> {
         let body = self.program.body(agent);
         match body.ops[op as usize].kind {
             // Of a deadlock: no message came, so that it is not known whose it would have taken.
-            OpKind::RecvAny { .. } if span.end == NEVER => (Phase::Message, Vec::new()),
-            OpKind::Recv { .. } | OpKind::RecvAny { .. } => self.unsent(agent, op).unwrap_or(works),
-            OpKind::Await { value } => {
+            OpKind::Comm(Comm::RecvAny { .. }) if span.end == NEVER => (Phase::Message, Vec::new()),
+            OpKind::Comm(Comm::Recv { .. } | Comm::RecvAny { .. }) => self.unsent(agent, op).unwrap_or(works),
+            OpKind::Comm(Comm::Await { value }) => {
                 let posted = (0..op).rev().find(|&earlier| body.ops[earlier as usize].defines() == Some(value));
                 posted.and_then(|posted| self.unsent(agent, posted)).unwrap_or(works)
             }
-            OpKind::Send { dir, .. } | OpKind::AwaitSlot { dir } => {
+            OpKind::Comm(Comm::Send { dir, .. } | Comm::AwaitSlot { dir }) => {
                 let channel = self.program.tx(agent, dir);
                 let (queue, receiver) =
                     (&queues[channel.0 as usize], self.program.channels[channel.0 as usize].receiver);
@@ -234,7 +237,9 @@ impl Seen<'_> {
                 }
                 (Phase::Slot, next.map(|&op| (receiver, op)).into_iter().collect())
             }
-            OpKind::WaitCounter { counter, at_least: needed } | OpKind::Acquire { counter, amount: needed } => {
+            OpKind::Control(
+                Control::WaitCounter { counter, at_least: needed } | Control::Acquire { counter, amount: needed },
+            ) => {
                 let value = counters[counter as usize];
                 if value >= needed.into() {
                     return works;
@@ -244,7 +249,7 @@ impl Seen<'_> {
                 let due = others.filter_map(|other| Some((AgentId(other as u32), next(other)?.0)));
                 (Phase::Counter(value), due.take(NAMED).collect())
             }
-            OpKind::Barrier { id } => {
+            OpKind::Control(Control::Barrier { id }) => {
                 let visit = visits(body).filter(|&(at, b)| b == id && at < op).count();
                 let theirs = |other: AgentId| {
                     let theirs = visits(self.program.body(other)).filter(|&(_, b)| b == id).nth(visit)?;
@@ -269,7 +274,7 @@ impl Seen<'_> {
             self.program.channels[*channel].receiver == agent && receives[*channel].binary_search(&op).is_ok()
         };
         let channel = match self.program.body(agent).ops[op as usize].kind {
-            OpKind::Recv { dir, .. } | OpKind::PostRecv { dir, .. } => self.program.rx(agent, dir).0 as usize,
+            OpKind::Comm(Comm::Recv { dir, .. } | Comm::PostRecv { dir, .. }) => self.program.rx(agent, dir).0 as usize,
             _ => (0..receives.len()).find(here)?,
         };
         let number = receives[channel].binary_search(&op).ok()?;
@@ -281,13 +286,14 @@ impl Seen<'_> {
 
 /// The operation that waits for a posted receive.
 fn awaiting(body: &Body, posted: u32, dst: ValueId) -> Option<u32> {
-    (posted + 1..body.ops.len() as u32).find(|&op| body.ops[op as usize].kind == OpKind::Await { value: dst })
+    (posted + 1..body.ops.len() as u32)
+        .find(|&op| body.ops[op as usize].kind == OpKind::Comm(Comm::Await { value: dst }))
 }
 
 /// The operations at which an agent comes to barriers, and these.
 fn visits(body: &Body) -> impl Iterator<Item = (u32, u32)> + '_ {
     body.ops.iter().enumerate().filter_map(|(op, kind)| match kind.kind {
-        OpKind::Barrier { id } => Some((op as u32, id)),
+        OpKind::Control(Control::Barrier { id }) => Some((op as u32, id)),
         _ => None,
     })
 }

@@ -11,7 +11,7 @@ use crate::Span;
 use crate::detail::{Kind, PieceId};
 use ahbm_engine::{FifoId, Time};
 use ahbm_machine::{Costs, Node};
-use ahbm_program::{AgentId, Body, ChannelId, OpKind, ValueId};
+use ahbm_program::{AgentId, Body, ChannelId, Comm, Control, Math, Move, OpKind, ValueId};
 
 /// The event an agent waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -118,11 +118,11 @@ impl Agent {
             self.free = sim.free.as_ref().is_some_and(|free| free.has(index, self.pc));
             let start = if self.free { self.clock } else { self.clock + dispatch * Time::from(op.calls) };
             let end = match op.kind {
-                OpKind::Send { dir, tile, .. } => self.send(sim, me, dir, tiles[tile as usize], start),
-                OpKind::AwaitSlot { dir } => self.await_slot(sim, me, dir, start),
-                OpKind::Recv { dir, tile, .. } => self.receive(sim, me, dir, tiles[tile as usize], start),
-                OpKind::RecvAny { tile, .. } => self.receive_any(sim, me, tiles[tile as usize], start),
-                OpKind::PostRecv { dir, dst, tile } => {
+                OpKind::Comm(Comm::Send { dir, tile, .. }) => self.send(sim, me, dir, tiles[tile as usize], start),
+                OpKind::Comm(Comm::AwaitSlot { dir }) => self.await_slot(sim, me, dir, start),
+                OpKind::Comm(Comm::Recv { dir, tile, .. }) => self.receive(sim, me, dir, tiles[tile as usize], start),
+                OpKind::Comm(Comm::RecvAny { tile, .. }) => self.receive_any(sim, me, tiles[tile as usize], start),
+                OpKind::Comm(Comm::PostRecv { dir, dst, tile }) => {
                     let background = sim.wiring.channels[sim.program.rx(me, dir).0 as usize].background;
                     let issued = self.issue(sim, me, start);
                     let position = sim.backgrounds[background as usize].post(
@@ -134,54 +134,58 @@ impl Agent {
                     self.extra.get_or_insert_default().posted.push((dst, background, position));
                     Ok(start)
                 }
-                OpKind::Await { value } => self.await_posted(sim, me, value, start),
-                OpKind::Load { mem, tile, .. } => {
+                OpKind::Comm(Comm::Await { value }) => self.await_posted(sim, me, value, start),
+                OpKind::Move(Move::Load { mem, tile, .. }) => {
                     let ahbm_program::Agent { place: pe, voice, .. } = sim.program.agents[me.0 as usize];
                     let flow = || sim.wiring.one_sided(voice, pe, sim.node(me, body, mem), Node::Pe(pe));
                     self.transfer(sim, me, flow, tiles[tile as usize], false, start)
                 }
-                OpKind::Store { mem, tile, posted, .. } => {
+                OpKind::Move(Move::Store { mem, tile, posted, .. }) => {
                     let ahbm_program::Agent { place: pe, voice, .. } = sim.program.agents[me.0 as usize];
                     let flow = || sim.wiring.one_sided(voice, pe, Node::Pe(pe), sim.node(me, body, mem));
                     self.transfer(sim, me, flow, tiles[tile as usize], posted, start)
                 }
-                OpKind::Copy { src, dst, tile, posted } => {
+                OpKind::Move(Move::Copy { src, dst, tile, posted }) => {
                     let ahbm_program::Agent { place: pe, voice, .. } = sim.program.agents[me.0 as usize];
                     let flow = || sim.wiring.one_sided(voice, pe, sim.node(me, body, src), sim.node(me, body, dst));
                     self.transfer(sim, me, flow, tiles[tile as usize], posted, start)
                 }
-                OpKind::ReducingLoad { group, tile, .. } => {
+                OpKind::Move(Move::ReducingLoad { group, tile, .. }) => {
                     let flow = || sim.wiring.grouped(me, group, true);
                     self.transfer(sim, me, flow, tiles[tile as usize], false, start)
                 }
-                OpKind::Multicast { group, tile, .. } => {
+                OpKind::Move(Move::Multicast { group, tile, .. }) => {
                     let flow = || sim.wiring.grouped(me, group, false);
                     self.transfer(sim, me, flow, tiles[tile as usize], true, start)
                 }
-                OpKind::Signal { counter, add, posted: true } => {
+                OpKind::Control(Control::Signal { counter, add, posted: true }) => {
                     let issued = self.issue(sim, me, start);
                     sim.post_signal(me, (counter, add), start, issued);
                     Ok(start)
                 }
-                OpKind::Fence => self.fence(sim, me, start),
-                OpKind::Signal { counter, add, posted: false } => self.at_engine_time(sim, start, |agent| {
-                    sim.recorder.signal(counter, agent.issue(sim, me, start));
-                    sim.signal(counter, add);
-                    start
-                }),
-                OpKind::WaitCounter { counter, at_least } => {
+                OpKind::Control(Control::Fence) => self.fence(sim, me, start),
+                OpKind::Control(Control::Signal { counter, add, posted: false }) => {
+                    self.at_engine_time(sim, start, |agent| {
+                        sim.recorder.signal(counter, agent.issue(sim, me, start));
+                        sim.signal(counter, add);
+                        start
+                    })
+                }
+                OpKind::Control(Control::WaitCounter { counter, at_least }) => {
                     self.wait_counter(sim, me, (counter, at_least), false, start)
                 }
-                OpKind::Acquire { counter, amount } => self.wait_counter(sim, me, (counter, amount), true, start),
-                OpKind::Barrier { id } => self.barrier(sim, me, id, start),
-                OpKind::Delay { ps } if !self.free => {
+                OpKind::Control(Control::Acquire { counter, amount }) => {
+                    self.wait_counter(sim, me, (counter, amount), true, start)
+                }
+                OpKind::Control(Control::Barrier { id }) => self.barrier(sim, me, id, start),
+                OpKind::Control(Control::Delay { .. }) | OpKind::Math(_) if self.free => Ok(start),
+                OpKind::Control(Control::Delay { ps }) => {
                     let issued = self.issue(sim, me, start);
                     sim.recorder.end(me, sim.recorder.plain(Kind::Delay, issued, ps));
                     Ok(start + ps)
                 }
-                _ if self.free => Ok(start),
-                _ => {
-                    let duration = wiring.paced(math_ps(sim.costs_of(me), body, tiles, &op.kind));
+                OpKind::Math(math) => {
+                    let duration = wiring.paced(math_ps(sim.costs_of(me), body, tiles, math));
                     let record = |agent: &Self| {
                         let issued = agent.issue(sim, me, start);
                         sim.recorder.end(me, sim.recorder.math(wiring.engines, wiring.shares, issued, duration));
@@ -403,44 +407,16 @@ impl Agent {
     }
 }
 
-/// Time of an operation on the math or matrix engine in picoseconds, whole nanoseconds; 0 for any other operation.
-/// `tiles` has the bytes of the body's tiles.
-pub fn math_ps(costs: &Costs, body: &Body, tiles: &[u64], kind: &OpKind) -> Time {
+/// Time of an operation on the math or matrix engine in picoseconds, whole nanoseconds. `tiles` has the bytes of the
+/// body's tiles.
+pub fn math_ps(costs: &Costs, body: &Body, tiles: &[u64], math: Math) -> Time {
     let ns = |work: u64, per_ns: u64| if per_ns == u64::MAX { 0 } else { work.div_ceil(per_ns) * 1000 };
-    let rate = costs.math_bytes_per_ns;
-    match *kind {
-        OpKind::Fill { tile, .. }
-        | OpKind::Arange { tile, .. }
-        | OpKind::Unary { tile, .. }
-        | OpKind::Binary { tile, .. }
-        | OpKind::BinaryScalar { tile, .. }
-        | OpKind::Fma { tile, .. }
-        | OpKind::Clamp { tile, .. }
-        | OpKind::Where { tile, .. }
-        | OpKind::Reduce { tile, .. }
-        | OpKind::Transpose { tile, .. }
-        | OpKind::Cast { tile, .. } => ns(tiles[tile as usize], rate),
+    let pass = || ns(tiles[math.tile() as usize], costs.math_bytes_per_ns);
+    match math {
         // Maximum, exponential of the difference, sum, division: four passes over the tile.
-        OpKind::Softmax { tile, .. } => 4 * ns(tiles[tile as usize], rate),
-        OpKind::Dot { tile, .. } => ns(body.tiles[tile as usize].elements(), costs.gemm_macs_per_ns),
-        // `Agent::advance` times these itself.
-        OpKind::Load { .. }
-        | OpKind::Store { .. }
-        | OpKind::ReducingLoad { .. }
-        | OpKind::Multicast { .. }
-        | OpKind::Copy { .. }
-        | OpKind::Send { .. }
-        | OpKind::AwaitSlot { .. }
-        | OpKind::Recv { .. }
-        | OpKind::RecvAny { .. }
-        | OpKind::PostRecv { .. }
-        | OpKind::Await { .. }
-        | OpKind::Signal { .. }
-        | OpKind::Fence
-        | OpKind::WaitCounter { .. }
-        | OpKind::Acquire { .. }
-        | OpKind::Barrier { .. }
-        | OpKind::Delay { .. } => 0,
+        Math::Softmax { .. } => 4 * pass(),
+        Math::Dot { tile, .. } => ns(body.tiles[tile as usize].elements(), costs.gemm_macs_per_ns),
+        _ => pass(),
     }
 }
 

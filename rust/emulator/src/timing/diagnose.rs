@@ -4,7 +4,7 @@ use super::Sim;
 use super::agent::Wait;
 use super::recorder::Recorder;
 use ahbm_engine::FifoId;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_program::{AgentId, ChannelId};
 
 /// Agents listed in a report before it only counts the rest.

@@ -6,7 +6,8 @@ use super::wiring::{Cover, Wiring};
 use super::{Beside, Options, Sim, ended, run};
 use crate::Timeline;
 use ahbm_engine::Time;
-use ahbm_machine::{Diagnostic, Machine};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::Machine;
 use ahbm_program::Program;
 use std::cell::RefCell;
 

@@ -1,8 +1,9 @@
 //! The facts a run needs about its program and machine, resolved once.
 
 use crate::detail::DmaChannel;
-use ahbm_machine::{Diagnostic, DmaChannels, FULL_PACE, LinkId, Machine, Node, PeId, Rate, Route, Tier};
-use ahbm_program::{AgentId, Body, ChannelId, OpKind, Program, WireFactor};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{DmaChannels, FULL_PACE, LinkId, Machine, Node, PeId, Rate, Route, Tier};
+use ahbm_program::{AgentId, Body, ChannelId, Comm, Control, Move, OpKind, Program, WireFactor};
 use indexmap::{IndexMap, IndexSet};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::ops::Range;
@@ -249,51 +250,42 @@ impl Wiring {
             let machine = machine.voice(voice)?;
             for op in &body.ops {
                 match op.kind {
-                    OpKind::Load { mem, .. } => self.transfer(routes, machine, (voice, pe), node(mem), Node::Pe(pe))?,
-                    OpKind::Store { mem, posted, .. } => {
+                    OpKind::Move(Move::Load { mem, .. }) => {
+                        self.transfer(routes, machine, (voice, pe), node(mem), Node::Pe(pe))?
+                    }
+                    OpKind::Move(Move::Store { mem, posted, .. }) => {
                         self.transfer(routes, machine, (voice, pe), Node::Pe(pe), node(mem))?;
                         self.note_poster(id, posted);
                     }
-                    OpKind::Copy { src, dst, posted, .. } => {
+                    OpKind::Move(Move::Copy { src, dst, posted, .. }) => {
                         self.transfer(routes, machine, (voice, pe), node(src), node(dst))?;
                         self.note_poster(id, posted);
                     }
-                    OpKind::ReducingLoad { group, .. } => {
+                    OpKind::Move(Move::ReducingLoad { group, .. }) => {
                         self.group(routes, (machine, voice), (id, pe, group), true, || members(group))?
                     }
-                    OpKind::Multicast { group, .. } => {
+                    OpKind::Move(Move::Multicast { group, .. }) => {
                         self.group(routes, (machine, voice), (id, pe, group), false, || members(group))?;
                         self.note_poster(id, true);
                     }
-                    OpKind::Signal { posted, .. } => self.note_poster(id, posted),
+                    OpKind::Control(Control::Signal { posted, .. }) => self.note_poster(id, posted),
                     // A fence asks what was posted, even where that is nothing.
-                    OpKind::Fence => self.note_poster(id, true),
-                    OpKind::PostRecv { dir, .. } => self.note_background(program.rx(id, dir), body, dir),
-                    OpKind::RecvAny { .. } => {
+                    OpKind::Control(Control::Fence) => self.note_poster(id, true),
+                    OpKind::Comm(Comm::PostRecv { dir, .. }) => self.note_background(program.rx(id, dir), body, dir),
+                    OpKind::Comm(Comm::RecvAny { .. }) => {
                         self.inbound.entry(id).or_default();
                     }
                     // Channels are wired already, and everything else stays inside its PE.
-                    OpKind::Send { .. }
-                    | OpKind::AwaitSlot { .. }
-                    | OpKind::Recv { .. }
-                    | OpKind::Await { .. }
-                    | OpKind::WaitCounter { .. }
-                    | OpKind::Acquire { .. }
-                    | OpKind::Barrier { .. }
-                    | OpKind::Delay { .. }
-                    | OpKind::Fill { .. }
-                    | OpKind::Arange { .. }
-                    | OpKind::Unary { .. }
-                    | OpKind::Binary { .. }
-                    | OpKind::BinaryScalar { .. }
-                    | OpKind::Fma { .. }
-                    | OpKind::Clamp { .. }
-                    | OpKind::Where { .. }
-                    | OpKind::Reduce { .. }
-                    | OpKind::Softmax { .. }
-                    | OpKind::Dot { .. }
-                    | OpKind::Transpose { .. }
-                    | OpKind::Cast { .. } => {}
+                    OpKind::Comm(
+                        Comm::Send { .. } | Comm::AwaitSlot { .. } | Comm::Recv { .. } | Comm::Await { .. },
+                    )
+                    | OpKind::Control(
+                        Control::WaitCounter { .. }
+                        | Control::Acquire { .. }
+                        | Control::Barrier { .. }
+                        | Control::Delay { .. },
+                    )
+                    | OpKind::Math(_) => {}
                 }
             }
         }
@@ -313,7 +305,7 @@ impl Wiring {
         if *index == u32::MAX {
             *index = self.backgrounds.len() as u32;
             let posts = body.ops.iter().filter(
-                |o| matches!(o.kind, OpKind::PostRecv { dir: d, .. } | OpKind::Recv { dir: d, .. } if d == dir),
+                |o| matches!(o.kind, OpKind::Comm(Comm::PostRecv { dir: d, .. } | Comm::Recv { dir: d, .. }) if d == dir),
             );
             self.backgrounds.push(BackgroundWiring { channel, posts: posts.count() as u32 });
         }

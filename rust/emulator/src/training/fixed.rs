@@ -1,7 +1,7 @@
 //! A replayed job as a program: hosts that issue their nodes in the order that was found.
 
 use super::{Replay, Times};
-use ahbm_program::{OpKind, Program};
+use ahbm_program::{Control, Program};
 use ahbm_workload::{Chains, Share};
 use std::cmp::Reverse;
 
@@ -32,7 +32,7 @@ pub(super) fn program(replay: &Replay<'_>, times: &Times) -> Program {
             let mut taken = Vec::with_capacity(2 * chain.len());
             for &at in chain {
                 let mut ops = Vec::new();
-                ops.extend(cover.waits[at as usize].iter().map(|&link| OpKind::WaitCounter {
+                ops.extend(cover.waits[at as usize].iter().map(|&link| Control::WaitCounter {
                     counter: first + link.chain,
                     at_least: posts[cover.node(link) as usize],
                 }));
@@ -41,27 +41,27 @@ pub(super) fn program(replay: &Replay<'_>, times: &Times) -> Program {
                 if let Some(number) = job.chunk(place) {
                     let (counter, signals) = replay.chunks[number];
                     ops.push(if job.chunks[number].completes {
-                        OpKind::WaitCounter { counter, at_least: signals.max(1) }
+                        Control::WaitCounter { counter, at_least: signals.max(1) }
                     } else {
-                        OpKind::Signal { counter, add: 1, posted: false }
+                        Control::Signal { counter, add: 1, posted: false }
                     });
                 }
                 if let Some(share) = part {
-                    ops.extend(replay.given(share).map(|counter| OpKind::Signal { counter, add: 1, posted: false }));
+                    ops.extend(replay.given(share).map(|counter| Control::Signal { counter, add: 1, posted: false }));
                 }
                 match part.map(|share| replay.assembly.parts[share.launch as usize][share.part as usize]) {
                     Some(part) if part.agents > 0 => ops.extend([
-                        OpKind::Signal { counter: part.start, add: 1, posted: false },
-                        OpKind::WaitCounter { counter: part.end, at_least: part.agents },
+                        Control::Signal { counter: part.start, add: 1, posted: false },
+                        Control::WaitCounter { counter: part.end, at_least: part.agents },
                     ]),
                     Some(_) => ops.extend(part.into_iter().flat_map(|share| meeting(replay, share))),
-                    None => ops.push(OpKind::Delay { ps: replay.cost(rank, at) }),
+                    None => ops.push(Control::Delay { ps: replay.cost(rank, at) }),
                 }
                 if cover.awaited[at as usize] {
-                    ops.push(OpKind::Signal { counter: first + number, add: 1, posted: false });
+                    ops.push(Control::Signal { counter: first + number, add: 1, posted: false });
                 }
                 let id = graph.node(at).id;
-                taken.extend(ops.into_iter().filter(|op| !matches!(op, OpKind::Delay { ps: 0 })).map(|op| (op, id)));
+                taken.extend(ops.into_iter().filter(|op| !matches!(op, Control::Delay { ps: 0 })).map(|op| (op, id)));
             }
             assembly.host(rank, &job.workload.ranks[rank as usize].file, &taken);
         }
@@ -70,12 +70,12 @@ pub(super) fn program(replay: &Replay<'_>, times: &Times) -> Program {
 }
 
 /// A launch that has nothing to run: every rank says that it is there, and all but a sender wait for the others.
-fn meeting(replay: &Replay<'_>, share: Share) -> impl Iterator<Item = OpKind> {
+fn meeting(replay: &Replay<'_>, share: Share) -> impl Iterator<Item = Control> {
     let parts = &replay.assembly.parts[share.launch as usize];
     let message = replay.job.is_message(share.launch);
     let counter = parts[0].start;
-    let here = OpKind::Signal { counter, add: 1, posted: false };
-    let others = OpKind::WaitCounter { counter, at_least: parts.len() as u32 };
+    let here = Control::Signal { counter, add: 1, posted: false };
+    let others = Control::WaitCounter { counter, at_least: parts.len() as u32 };
     let meets = replay.is_empty(share.launch);
     [meets.then_some(here), (meets && (!message || share.part > 0)).then_some(others)].into_iter().flatten()
 }

@@ -5,7 +5,7 @@ use super::{Replay, Times};
 use crate::timing::driven::{Driver, Orders};
 use crate::{Span, Timeline};
 use ahbm_engine::Time;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_workload::{Share, Work};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;

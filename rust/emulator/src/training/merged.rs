@@ -9,8 +9,9 @@
 //! time of its own, the store that keeps what was received is that wait, and not a duration of its own.
 
 use crate::{Span, Timeline};
-use ahbm_machine::{Diagnostic, DmaChannels, LinkId, Machine, Node as Place, PeId, Ps};
-use ahbm_program::{AgentId, Body, Duty, Locus, OpKind, Program};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{DmaChannels, LinkId, Machine, Node as Place, PeId, Ps};
+use ahbm_program::{AgentId, Body, Comm, Control, Duty, Locus, Move, OpKind, Program};
 use ahbm_workload::{Gather, Groups, Kernel, Linked, MessageSpec, NodeBuilder, RankBuilder, Work, Workload};
 use rustc_hash::FxHashMap;
 
@@ -156,7 +157,7 @@ impl Merge<'_> {
             let bytes = |tile: u32| body.tiles[tile as usize].bytes();
             let mut channel = None;
             let doing = match op.kind {
-                OpKind::Send { dir, tile, .. } => {
+                OpKind::Comm(Comm::Send { dir, tile, .. }) => {
                     let id = program.tx(agent, dir);
                     channel = Some(id);
                     self.moves(
@@ -170,7 +171,7 @@ impl Merge<'_> {
                         to => Doing::Send { to, bytes: bytes(tile), tag: id.0 },
                     }
                 }
-                OpKind::Recv { tile, .. } | OpKind::PostRecv { tile, .. } | OpKind::RecvAny { tile, .. } => {
+                OpKind::Comm(Comm::Recv { tile, .. } | Comm::PostRecv { tile, .. } | Comm::RecvAny { tile, .. }) => {
                     let id = match op.kind.direction() {
                         Some(dir) => Some(program.rx(agent, dir)),
                         None => choices.next(),
@@ -182,11 +183,11 @@ impl Merge<'_> {
                     }
                 }
                 // Without a duration, a reader would charge its own.
-                OpKind::Load { .. } | OpKind::ReducingLoad { .. } if span.end == span.start => Doing::Nothing,
-                OpKind::Load { tile, .. } | OpKind::ReducingLoad { tile, .. } => {
+                OpKind::Move(Move::Load { .. } | Move::ReducingLoad { .. }) if span.end == span.start => Doing::Nothing,
+                OpKind::Move(Move::Load { tile, .. } | Move::ReducingLoad { tile, .. }) => {
                     Doing::Memory { store: false, bytes: bytes(tile) }
                 }
-                OpKind::Store { tile, .. } | OpKind::Multicast { tile, .. } | OpKind::Copy { tile, .. } => {
+                OpKind::Move(Move::Store { tile, .. } | Move::Multicast { tile, .. } | Move::Copy { tile, .. }) => {
                     match self.put(agent, body, op.kind) {
                         Some(to) => {
                             self.tags += 1;
@@ -197,40 +198,39 @@ impl Merge<'_> {
                         None => Doing::Memory { store: true, bytes: bytes(tile) },
                     }
                 }
-                OpKind::AwaitSlot { .. }
-                | OpKind::Await { .. }
-                | OpKind::Signal { .. }
-                | OpKind::Fence
-                | OpKind::WaitCounter { .. }
-                | OpKind::Acquire { .. }
-                | OpKind::Barrier { .. } => Doing::Nothing,
-                _ if span.end == span.start => Doing::Nothing,
-                _ => Doing::Compute,
+                OpKind::Math(_) | OpKind::Control(Control::Delay { .. }) if span.end > span.start => Doing::Compute,
+                OpKind::Comm(Comm::AwaitSlot { .. } | Comm::Await { .. }) | OpKind::Control(_) | OpKind::Math(_) => {
+                    Doing::Nothing
+                }
             };
             received |= matches!(doing, Doing::Recv { .. });
             let name = self.name(agent, index);
             let by = self.push(rank, name, doing, span, last.into_iter().collect());
             match (op.kind, channel) {
-                (OpKind::Send { .. }, Some(id)) => self.sends[id.0 as usize].push(by),
+                (OpKind::Comm(Comm::Send { .. }), Some(id)) => self.sends[id.0 as usize].push(by),
                 (_, Some(id)) => self.receives[id.0 as usize].push(by),
                 _ => {}
             }
             match op.kind {
-                OpKind::PostRecv { dst, .. } => {
+                OpKind::Comm(Comm::PostRecv { dst, .. }) => {
                     posted.insert(dst, by.1);
                     continue;
                 }
-                OpKind::Await { value } => {
+                OpKind::Comm(Comm::Await { value }) => {
                     self.ranks[rank as usize][by.1 as usize].after.extend(posted.get(&value));
                 }
-                OpKind::Signal { counter, add, .. } => self.signal(agent, counter, add.into(), by, span.end),
-                OpKind::WaitCounter { counter, at_least: need } | OpKind::Acquire { counter, amount: need } => {
-                    let takes = matches!(op.kind, OpKind::Acquire { .. });
+                OpKind::Control(Control::Signal { counter, add, .. }) => {
+                    self.signal(agent, counter, add.into(), by, span.end)
+                }
+                OpKind::Control(
+                    Control::WaitCounter { counter, at_least: need } | Control::Acquire { counter, amount: need },
+                ) => {
+                    let takes = matches!(op.kind, OpKind::Control(Control::Acquire { .. }));
                     let wait = Wait { time: span.end, by, agent: agent.0, need: need.into(), takes };
                     self.waits[counter as usize].push(wait);
                 }
-                OpKind::Barrier { id } => self.barriers[id as usize].push((span.end, by)),
-                OpKind::Store { .. } | OpKind::Copy { .. } => {
+                OpKind::Control(Control::Barrier { id }) => self.barriers[id as usize].push((span.end, by)),
+                OpKind::Move(Move::Store { .. } | Move::Copy { .. }) => {
                     if let Doing::Send { to, bytes, tag } = doing {
                         let arrival = Doing::Recv { from: rank, bytes, tag };
                         let at = self.push(to, "put", arrival, Span { start: span.end, end: span.end }, Vec::new());
@@ -263,7 +263,7 @@ impl Merge<'_> {
     /// The other rank into whose memory an operation writes what its own rank has.
     fn put(&self, agent: AgentId, body: &Body, kind: OpKind) -> Option<u32> {
         let operands: Vec<(u32, bool)> = match kind {
-            OpKind::Store { .. } | OpKind::Copy { .. } => body.touched(kind).collect(),
+            OpKind::Move(Move::Store { .. } | Move::Copy { .. }) => body.touched(kind).collect(),
             _ => return None,
         };
         let own = self.rank(agent);

@@ -2,7 +2,7 @@
 
 use crate::support::model;
 
-use ahbm_program::{BinaryFn, Dtype, OpKind, ReduceFn, Scalar, Tile, UnaryFn};
+use ahbm_program::{BinaryFn, Dtype, Math, OpKind, ReduceFn, Scalar, Tile, UnaryFn};
 use model::*;
 use proptest::prelude::*;
 
@@ -92,12 +92,8 @@ fn binary_functions() {
             let (a, mut b) = (sample(dtype, N as usize, 1), sample(dtype, N as usize, 2));
             without_zeros(f, dtype, &mut b);
             let want: Vec<Num> = a.iter().zip(&b).map(|(&a, &b)| binary(f, dtype, a, b)).collect();
-            let got = apply(&[(&tile, &a), (&tile, &b)], &tile, |k, v, dst| OpKind::Binary {
-                f,
-                dst,
-                a: v[0],
-                b: v[1],
-                tile: k.body.tile(tile.clone()),
+            let got = apply(&[(&tile, &a), (&tile, &b)], &tile, |k, v, dst| {
+                OpKind::Math(Math::Binary { f, dst, a: v[0], b: v[1], tile: k.body.tile(tile.clone()) })
             });
             if f.is_bitwise() && dtype.is_float() {
                 let refused = got.unwrap_err();
@@ -128,13 +124,15 @@ fn binary_functions_with_a_scalar_on_either_side() {
             };
             let want: Vec<Num> =
                 a.iter().map(|&a| if swapped { binary(f, dtype, s, a) } else { binary(f, dtype, a, s) }).collect();
-            let got = apply(&[(&tile, &a)], &tile, |k, v, dst| OpKind::BinaryScalar {
-                f,
-                swapped,
-                dst,
-                a: v[0],
-                scalar: k.body.scalar(scalar),
-                tile: k.body.tile(tile.clone()),
+            let got = apply(&[(&tile, &a)], &tile, |k, v, dst| {
+                OpKind::Math(Math::BinaryScalar {
+                    f,
+                    swapped,
+                    dst,
+                    a: v[0],
+                    scalar: k.body.scalar(scalar),
+                    tile: k.body.tile(tile.clone()),
+                })
             });
             if f.is_bitwise() && dtype.is_float() {
                 assert_eq!(got.unwrap_err().code, "AHBM-V311");
@@ -151,11 +149,8 @@ fn unary_functions() {
         let tile = Tile::new(dtype, &[N]);
         let a = sample(dtype, N as usize, 4);
         for f in [UnaryFn::Neg, UnaryFn::Sqrt, UnaryFn::Exp, UnaryFn::Log] {
-            let got = apply(&[(&tile, &a)], &tile, |k, v, dst| OpKind::Unary {
-                f,
-                dst,
-                a: v[0],
-                tile: k.body.tile(tile.clone()),
+            let got = apply(&[(&tile, &a)], &tile, |k, v, dst| {
+                OpKind::Math(Math::Unary { f, dst, a: v[0], tile: k.body.tile(tile.clone()) })
             });
             if !dtype.is_float() && f != UnaryFn::Neg {
                 assert_eq!(got.unwrap_err().code, "AHBM-V311");
@@ -218,12 +213,8 @@ fn fma_rounds_once() {
 }
 
 fn fma(tile: &Tile, a: &[Num], b: &[Num], c: &[Num]) -> Vec<Num> {
-    let got = apply(&[(tile, a), (tile, b), (tile, c)], tile, |k, v, dst| OpKind::Fma {
-        dst,
-        a: v[0],
-        b: v[1],
-        c: v[2],
-        tile: k.body.tile(tile.clone()),
+    let got = apply(&[(tile, a), (tile, b), (tile, c)], tile, |k, v, dst| {
+        OpKind::Math(Math::Fma { dst, a: v[0], b: v[1], c: v[2], tile: k.body.tile(tile.clone()) })
     });
     got.unwrap()
 }
@@ -234,22 +225,20 @@ fn clamp_and_where() {
         let tile = Tile::new(dtype, &[N]);
         let [a, b, c] = [8, 9, 10].map(|seed| sample(dtype, N as usize, seed));
         let (lo, hi) = (round(dtype, Num::I(0)), round(dtype, Num::I(5)));
-        let clamped = apply(&[(&tile, &a)], &tile, |k, v, dst| OpKind::Clamp {
-            dst,
-            a: v[0],
-            lo: k.body.scalar(Scalar::Int(0)),
-            hi: k.body.scalar(Scalar::Int(5)),
-            tile: k.body.tile(tile.clone()),
+        let clamped = apply(&[(&tile, &a)], &tile, |k, v, dst| {
+            OpKind::Math(Math::Clamp {
+                dst,
+                a: v[0],
+                lo: k.body.scalar(Scalar::Int(0)),
+                hi: k.body.scalar(Scalar::Int(5)),
+                tile: k.body.tile(tile.clone()),
+            })
         });
         let want: Vec<Num> =
             a.iter().map(|&x| binary(BinaryFn::Min, dtype, binary(BinaryFn::Max, dtype, x, lo), hi)).collect();
         assert_same(&clamped.unwrap(), &want, &format!("clamp {dtype}"));
-        let chosen = apply(&[(&tile, &a), (&tile, &b), (&tile, &c)], &tile, |k, v, dst| OpKind::Where {
-            dst,
-            cond: v[0],
-            a: v[1],
-            b: v[2],
-            tile: k.body.tile(tile.clone()),
+        let chosen = apply(&[(&tile, &a), (&tile, &b), (&tile, &c)], &tile, |k, v, dst| {
+            OpKind::Math(Math::Where { dst, cond: v[0], a: v[1], b: v[2], tile: k.body.tile(tile.clone()) })
         });
         let want: Vec<Num> = (0..N as usize).map(|i| if a[i].f() != 0.0 { b[i] } else { c[i] }).collect();
         assert_same(&chosen.unwrap(), &want, &format!("where {dtype}"));
@@ -262,10 +251,8 @@ fn casts_between_all_dtypes() {
         let (source, target) = (Tile::new(from, &[N]), Tile::new(to, &[N]));
         let a = sample(from, N as usize, 11);
         let want: Vec<Num> = a.iter().map(|&x| round(to, x)).collect();
-        let got = apply(&[(&source, &a)], &target, |k, v, dst| OpKind::Cast {
-            dst,
-            a: v[0],
-            tile: k.body.tile(target.clone()),
+        let got = apply(&[(&source, &a)], &target, |k, v, dst| {
+            OpKind::Math(Math::Cast { dst, a: v[0], tile: k.body.tile(target.clone()) })
         });
         assert_same(&got.unwrap(), &want, &format!("cast {from} to {to}"));
     }
@@ -280,17 +267,13 @@ fn full_and_arange() {
                 Scalar::Int(n) => Num::I(n + i128::from(i)),
                 s => Num::F(s.as_f64() + f64::from(i)),
             };
-            let got = apply(&[], &tile, |k, _, dst| OpKind::Arange {
-                dst,
-                start: k.body.scalar(start),
-                tile: k.body.tile(tile.clone()),
+            let got = apply(&[], &tile, |k, _, dst| {
+                OpKind::Math(Math::Arange { dst, start: k.body.scalar(start), tile: k.body.tile(tile.clone()) })
             });
             let want: Vec<Num> = (0..N).map(|i| round(dtype, number(i.try_into().unwrap()))).collect();
             assert_same(&got.unwrap(), &want, &format!("arange {dtype}"));
-            let got = apply(&[], &tile, |k, _, dst| OpKind::Fill {
-                dst,
-                scalar: k.body.scalar(start),
-                tile: k.body.tile(tile.clone()),
+            let got = apply(&[], &tile, |k, _, dst| {
+                OpKind::Math(Math::Fill { dst, scalar: k.body.scalar(start), tile: k.body.tile(tile.clone()) })
             });
             assert_same(&got.unwrap(), &vec![round(dtype, number(0)); N as usize], &format!("full {dtype}"));
         }
@@ -320,12 +303,8 @@ fn reductions_run_in_index_order() {
             };
             let want: Vec<Num> =
                 lines.iter().map(|line| round(dtype, line.iter().map(|&i| a[i]).reduce(step).unwrap())).collect();
-            let got = apply(&[(&tile, &a)], &Tile::new(dtype, &result), |k, v, dst| OpKind::Reduce {
-                f,
-                axis,
-                dst,
-                a: v[0],
-                tile: k.body.tile(tile.clone()),
+            let got = apply(&[(&tile, &a)], &Tile::new(dtype, &result), |k, v, dst| {
+                OpKind::Math(Math::Reduce { f, axis, dst, a: v[0], tile: k.body.tile(tile.clone()) })
             });
             assert_same(&got.unwrap(), &want, &format!("{f:?} {dtype} axis {axis}"));
         }
@@ -336,12 +315,8 @@ fn reductions_run_in_index_order() {
 fn reductions_of_nothing() {
     let (tile, result) = (Tile::new(Dtype::I32, &[2, 0]), Tile::new(Dtype::I32, &[2]));
     let reduce = |f| {
-        apply(&[(&tile, &[])], &result, |k, v, dst| OpKind::Reduce {
-            f,
-            axis: 1,
-            dst,
-            a: v[0],
-            tile: k.body.tile(tile.clone()),
+        apply(&[(&tile, &[])], &result, |k, v, dst| {
+            OpKind::Math(Math::Reduce { f, axis: 1, dst, a: v[0], tile: k.body.tile(tile.clone()) })
         })
     };
     assert_same(&reduce(ReduceFn::Sum).unwrap(), &[Num::I(0); 2], "sum of nothing");
@@ -354,11 +329,8 @@ fn softmax_sums_to_one() {
         let tile = Tile::new(dtype, &[3, 4]);
         let a: Vec<Num> = (0..12).map(|i| round(dtype, Num::I(i % 5))).collect();
         for axis in [0i8, 1, -1] {
-            let got = apply(&[(&tile, &a)], &tile, |k, v, dst| OpKind::Softmax {
-                axis,
-                dst,
-                a: v[0],
-                tile: k.body.tile(tile.clone()),
+            let got = apply(&[(&tile, &a)], &tile, |k, v, dst| {
+                OpKind::Math(Math::Softmax { axis, dst, a: v[0], tile: k.body.tile(tile.clone()) })
             });
             if !dtype.is_float() {
                 assert_eq!(got.unwrap_err().code, "AHBM-V311");
@@ -410,18 +382,19 @@ fn matrix_products() {
                 })
                 .collect();
             let (ta, tb) = (Tile::new(dtype, &[m as u64, k as u64]), Tile::new(dtype, &[k as u64, n as u64]));
-            let got =
-                apply(&[(&ta, &a), (&tb, &b)], &Tile::new(to, &[m as u64, n as u64]), |kernel, v, dst| OpKind::Dot {
+            let got = apply(&[(&ta, &a), (&tb, &b)], &Tile::new(to, &[m as u64, n as u64]), |kernel, v, dst| {
+                OpKind::Math(Math::Dot {
                     dst,
                     a: v[0],
                     b: v[1],
                     tile: kernel.body.tile(Tile::new(to, &[m as u64, k as u64, n as u64])),
-                });
+                })
+            });
             assert_same(&got.unwrap(), &want, &format!("dot {dtype} to {to}"));
         }
         let turned = Tile::new(dtype, &[k as u64, m as u64]);
         let got = apply(&[(&Tile::new(dtype, &[m as u64, k as u64]), &a)], &turned, |kernel, v, dst| {
-            OpKind::Transpose { dst, a: v[0], tile: kernel.body.tile(turned.clone()) }
+            OpKind::Math(Math::Transpose { dst, a: v[0], tile: kernel.body.tile(turned.clone()) })
         });
         let want: Vec<Num> = (0..m * k).map(|i| a[i % m * k + i / m]).collect();
         assert_same(&got.unwrap(), &want, &format!("trans {dtype}"));
@@ -434,12 +407,8 @@ fn integer_division() {
     let [a, b] = [[-128, 7, -7, 5], [-1, -2, 2, 1]].map(|x| x.map(Num::I));
     let div = |b: &[Num]| {
         let f = BinaryFn::Div;
-        apply(&[(&tile, &a), (&tile, b)], &tile, |k, v, dst| OpKind::Binary {
-            f,
-            dst,
-            a: v[0],
-            b: v[1],
-            tile: k.body.tile(tile.clone()),
+        apply(&[(&tile, &a), (&tile, b)], &tile, |k, v, dst| {
+            OpKind::Math(Math::Binary { f, dst, a: v[0], b: v[1], tile: k.body.tile(tile.clone()) })
         })
     };
     assert_same(&div(&b).unwrap(), &[-128, -3, -3, 5].map(Num::I), "truncates and wraps");
@@ -476,7 +445,7 @@ proptest! {
             binary(BinaryFn::Sub, Dtype::I32, at(&sa, &a, &index), at(&sb, &b, &index))
         }).collect();
         let f = BinaryFn::Sub;
-        let got = apply(&[(&ta, &a), (&tb, &b)], &tile, |k, v, dst| OpKind::Binary { f, dst, a: v[0], b: v[1], tile: k.body.tile(tile.clone()) });
+        let got = apply(&[(&ta, &a), (&tb, &b)], &tile, |k, v, dst| OpKind::Math(Math::Binary { f, dst, a: v[0], b: v[1], tile: k.body.tile(tile.clone()) }));
         assert_same(&got.unwrap(), &want, &format!("{ta} - {tb} = {tile}"));
     }
 }

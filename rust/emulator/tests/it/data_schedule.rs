@@ -2,7 +2,7 @@
 
 use crate::support::data::*;
 use ahbm_emulator::{Memory, Timeline, replay};
-use ahbm_program::{BinaryFn, ChannelId, Dtype, Mem, OpKind, Program, Tile};
+use ahbm_program::{BinaryFn, ChannelId, Comm, Control, Dtype, Math, Mem, Move, OpKind, Program, Tile};
 
 fn run(program: &Program, timeline: &Timeline, memory: &mut Memory) {
     replay(program, timeline, memory).unwrap_or_else(|e| panic!("{e}"));
@@ -18,7 +18,7 @@ fn all_reduce(n: u32, tile: &Tile) -> Program {
             k.send(E, pass, tile);
             let got = k.recv(W, tile);
             let (dst, t) = (k.body.value(), k.body.tile(tile.clone()));
-            k.op(OpKind::Binary { f: BinaryFn::Add, dst, a: acc, b: got, tile: t });
+            k.op(OpKind::Math(Math::Binary { f: BinaryFn::Add, dst, a: acc, b: got, tile: t }));
             (acc, pass) = (dst, got);
         }
         k.store(acc, 0, 0, tile);
@@ -70,7 +70,7 @@ fn a_message_carries_what_it_was_sent_with() {
     a.send(E, x, &t);
     let tile = a.body.tile(t.clone());
     let one = a.body.scalar(ahbm_program::Scalar::Int(1));
-    a.op(OpKind::BinaryScalar { f: BinaryFn::Add, swapped: false, dst: x, a: x, scalar: one, tile });
+    a.op(OpKind::Math(Math::BinaryScalar { f: BinaryFn::Add, swapped: false, dst: x, a: x, scalar: one, tile }));
     a.store(x, 0, 0, &t);
     let mut b = Kernel::default();
     let y = b.recv(W, &t);
@@ -95,7 +95,7 @@ fn tickets_are_positions_even_out_of_order() {
     let third = b.recv(W, &t);
     let fourth = b.post(W, &t);
     for value in [fourth, second, first, first] {
-        b.op(OpKind::Await { value });
+        b.op(OpKind::Comm(Comm::Await { value }));
     }
     for (i, value) in [first, second, third, fourth].into_iter().enumerate() {
         b.store(value, 0, i as u64, &t);
@@ -122,7 +122,7 @@ fn shared_memory_follows_end_times_then_agents() {
     let mut b = Kernel::default();
     let (src, dst) = (b.body.mem(Mem { buffer: 1, offset: 0 }), b.body.mem(Mem { buffer: 0, offset: 1 }));
     let tile = b.body.tile(t.clone());
-    b.op(OpKind::Copy { src, dst, tile, posted: false });
+    b.op(OpKind::Move(Move::Copy { src, dst, tile, posted: false }));
     let mut p = ring(vec![a.finish(), b.finish()], 2);
     share_buffers(&mut p);
     for (end, want) in [(5, 0), (11, 7), (10, 7)] {
@@ -142,13 +142,13 @@ fn what_is_posted_is_read_when_it_leaves_and_written_when_it_arrives() {
     let mut a = Kernel::default();
     let [src, dst] = [0, 1].map(|buffer| a.body.mem(Mem { buffer, offset: 0 }));
     let (tile, zero) = (a.body.tile(t.clone()), a.body.mem(Mem { buffer: 1, offset: 1 }));
-    a.op(OpKind::Copy { src, dst, tile, posted: true });
-    a.op(OpKind::Copy { src: zero, dst: src, tile, posted: false });
-    a.op(OpKind::Fence);
+    a.op(OpKind::Move(Move::Copy { src, dst, tile, posted: true }));
+    a.op(OpKind::Move(Move::Copy { src: zero, dst: src, tile, posted: false }));
+    a.op(OpKind::Control(Control::Fence));
     let mut b = Kernel::default();
     let (src, dst) = (b.body.mem(Mem { buffer: 1, offset: 0 }), b.body.mem(Mem { buffer: 0, offset: 1 }));
     let tile = b.body.tile(t.clone());
-    b.op(OpKind::Copy { src, dst, tile, posted: false });
+    b.op(OpKind::Move(Move::Copy { src, dst, tile, posted: false }));
     let mut p = ring(vec![a.finish(), b.finish()], 2);
     share_buffers(&mut p);
     for (end, want) in [(19, 0), (20, 7), (21, 7)] {
@@ -168,16 +168,16 @@ fn counters_and_barriers_order_equal_times() {
     let t = Tile::new(Dtype::U8, &[1]);
     // Agent 0 reads what agent 1 signalled; all at time 0, so agent 0 comes first and must park.
     let mut a = Kernel::default();
-    a.op(OpKind::WaitCounter { counter: 0, at_least: 2 });
+    a.op(OpKind::Control(Control::WaitCounter { counter: 0, at_least: 2 }));
     let x = a.load(1, 0, &t);
     a.store(x, 0, 0, &t);
-    a.op(OpKind::Barrier { id: 0 });
+    a.op(OpKind::Control(Control::Barrier { id: 0 }));
     let mut b = Kernel::default();
     let y = b.load(1, 1, &t);
     b.store(y, 1, 0, &t);
-    b.op(OpKind::Signal { counter: 0, add: 1, posted: false });
-    b.op(OpKind::Signal { counter: 0, add: 1, posted: false });
-    b.op(OpKind::Barrier { id: 0 });
+    b.op(OpKind::Control(Control::Signal { counter: 0, add: 1, posted: false }));
+    b.op(OpKind::Control(Control::Signal { counter: 0, add: 1, posted: false }));
+    b.op(OpKind::Control(Control::Barrier { id: 0 }));
     let z = b.load(0, 0, &t);
     b.store(z, 1, 1, &t);
     let mut p = ring(vec![a.finish(), b.finish()], 2);
@@ -197,7 +197,7 @@ fn receives_from_any_direction_follow_the_timeline() {
         if i == 1 {
             for at in 1..3 {
                 let (dst, tile) = (k.body.value(), k.body.tile(t.clone()));
-                k.op(OpKind::RecvAny { dst, tile });
+                k.op(OpKind::Comm(Comm::RecvAny { dst, tile }));
                 k.store(dst, 0, at, &t);
             }
         } else {
@@ -251,8 +251,8 @@ fn a_message_that_does_not_fit_names_both_sides() {
         a.send(E, x, &four);
         let mut b = Kernel::default();
         let y = b.post(W, &tile);
-        b.op(OpKind::Delay { ps: 1 });
-        b.op(OpKind::Await { value: y });
+        b.op(OpKind::Control(Control::Delay { ps: 1 }));
+        b.op(OpKind::Comm(Comm::Await { value: y }));
         let p = ring(vec![a.finish(), b.finish()], 8);
         let error = replay(&p, &Timeline::default(), &mut Memory::new(&p)).unwrap_err();
         assert_eq!(error.code, "AHBM-V304");
@@ -276,7 +276,7 @@ fn planted_faults_are_typed() {
     };
     let unary = |k: &mut Kernel, f, a, t: &Tile| {
         let (dst, tile) = (k.body.value(), k.body.tile(t.clone()));
-        k.op(OpKind::Unary { f, dst, a, tile });
+        k.op(OpKind::Math(Math::Unary { f, dst, a, tile }));
     };
     use ahbm_program::{UnaryFn, ValueId};
     // Reads of undefined values and accesses outside buffers are found before anything runs.
@@ -330,7 +330,7 @@ fn planted_faults_are_typed() {
     );
     let div = |k: &mut Kernel, a, b| {
         let (dst, tile) = (k.body.value(), k.body.tile(i.clone()));
-        k.op(OpKind::Binary { f: BinaryFn::Div, dst, a, b, tile });
+        k.op(OpKind::Math(Math::Binary { f: BinaryFn::Div, dst, a, b, tile }));
     };
     assert_eq!(
         code(&|k| {
@@ -344,7 +344,7 @@ fn planted_faults_are_typed() {
         code(&|k| {
             let (dst, tile, scalar) =
                 (k.body.value(), k.body.tile(huge.clone()), k.body.scalar(ahbm_program::Scalar::Int(1)));
-            k.op(OpKind::Fill { dst, scalar, tile });
+            k.op(OpKind::Math(Math::Fill { dst, scalar, tile }));
         }),
         "AHBM-B301"
     );
@@ -365,10 +365,10 @@ fn apart(n: u32, elements: u64, bad: &[u32]) -> Program {
         let a = k.load(0, 0, &tile);
         let (dst, t) = (k.body.value(), k.body.tile(tile.clone()));
         let zero = k.body.value();
-        k.op(OpKind::Binary { f: BinaryFn::Sub, dst: zero, a, b: a, tile: t });
+        k.op(OpKind::Math(Math::Binary { f: BinaryFn::Sub, dst: zero, a, b: a, tile: t }));
         let f = if bad.contains(&agent) { BinaryFn::Div } else { BinaryFn::Add };
         let b = if bad.contains(&agent) { zero } else { a };
-        k.op(OpKind::Binary { f, dst, a, b, tile: t });
+        k.op(OpKind::Math(Math::Binary { f, dst, a, b, tile: t }));
         k.store(dst, 0, 0, &tile);
         k.finish()
     };
@@ -418,7 +418,7 @@ fn messages_are_held_as_in_the_slots() {
         for _ in 0..messages {
             let got = if posted { receiver.post(W, &tile) } else { receiver.recv(W, &tile) };
             if posted {
-                receiver.op(OpKind::Await { value: got });
+                receiver.op(OpKind::Comm(Comm::Await { value: got }));
             }
             receiver.store(got, 0, 0, &tile);
         }

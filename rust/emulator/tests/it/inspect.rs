@@ -7,7 +7,7 @@ use crate::timing::{Step, program};
 use ahbm_emulator::inspect::{Flow, Phase, Spot, State};
 use ahbm_emulator::{Memory, NEVER, Options, Prepared, Timeline, simulate, until_stuck};
 use ahbm_machine::Machine;
-use ahbm_program::{AgentId, BinaryFn, BufferId, Dtype, OpKind, Program, Tile};
+use ahbm_program::{AgentId, BinaryFn, BufferId, Comm, Dtype, Math, OpKind, Program, Tile};
 
 fn machine(sips: u32) -> Machine {
     npu_network("ring_1d", sips, 500.0, 50.0, "cut_through")
@@ -51,7 +51,7 @@ fn a_cycle_of_receives_names_the_sends_that_never_come() {
         let sender = (agent as u32 + 2) % 3;
         let sends: Vec<u32> = (0..)
             .zip(&p.body(AgentId(sender)).ops)
-            .filter(|(_, op)| matches!(op.kind, OpKind::Send { .. }))
+            .filter(|(_, op)| matches!(op.kind, OpKind::Comm(Comm::Send { .. })))
             .map(|(at, _)| at)
             .collect();
         assert_eq!((phase, by), (Phase::Message, vec![(sender, sends[1])]));
@@ -92,7 +92,7 @@ fn a_full_queue_names_the_receive_that_would_empty_it() {
     let full = end.queues.iter().filter(|queue| queue.free == 0).count();
     assert_eq!((full, about(&end, 0).0, about(&end, 1).0), (2, Phase::Slot, Phase::Slot));
     let (agent, op) = about(&end, 0).1[0];
-    assert!(agent == 1 && matches!(p.body(AgentId(1)).ops[op as usize].kind, OpKind::Recv { .. }));
+    assert!(agent == 1 && matches!(p.body(AgentId(1)).ops[op as usize].kind, OpKind::Comm(Comm::Recv { .. })));
 }
 
 /// Two agents that exchange their buffers and store the sum: load, send, receive, add, store.
@@ -103,7 +103,7 @@ fn exchange() -> (Program, Tile) {
     body.send(E, mine, &tile);
     let theirs = body.recv(W, &tile);
     let (dst, t) = (body.body.value(), body.body.tile(tile.clone()));
-    body.op(OpKind::Binary { f: BinaryFn::Add, dst, a: mine, b: theirs, tile: t });
+    body.op(OpKind::Math(Math::Binary { f: BinaryFn::Add, dst, a: mine, b: theirs, tile: t }));
     body.store(dst, 0, 0, &tile);
     let body = body.finish();
     (pair(vec![body.clone(), body], 8), tile)
@@ -145,7 +145,7 @@ fn in_a_deadlock_only_what_ran_has_a_history() {
     let (p, _) = exchange();
     // Agent 1 stands at its receive; agent 0 never ends its addition.
     let ended = timeline(&[&[10, 20, 30, NEVER, NEVER], &[10, 20, NEVER, NEVER, NEVER]]);
-    let reason = ahbm_machine::Diagnostic::new("AHBM-D101", "planted");
+    let reason = ahbm_findings::Diagnostic::new("AHBM-D101", "planted");
     let t = Timeline { latency: 30, stuck: Some(Box::new(reason)), ..ended };
     let (flow, memory) = flow(&p, &t);
     let origin = flow.origin(&p, &t, &memory, (BufferId(0), 0..4), None, 100).unwrap();

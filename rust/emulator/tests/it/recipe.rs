@@ -7,7 +7,7 @@
 
 use crate::support::data::*;
 use ahbm_emulator::{Copied, Memory, Prepared, Recipe, Timeline, replay};
-use ahbm_program::{BinaryFn, BufferId, Dtype, Mem, OpKind, Program, Scalar, Tile};
+use ahbm_program::{BinaryFn, BufferId, Dtype, Math, Mem, Move, OpKind, Program, Scalar, Tile};
 use proptest::prelude::*;
 
 fn copied(host: u64, buffer: u32, offset: u64, bytes: u64) -> Copied {
@@ -87,21 +87,21 @@ fn program(acts: &[Act]) -> Program {
                 let mut mem = |at: u64| k.body.mem(Mem { buffer: 0, offset: at.min(2 * BYTES - n) });
                 let (src, dst) = (mem(from), mem(to));
                 let tile = k.body.tile(Tile::new(Dtype::U8, &[n]));
-                k.op(OpKind::Copy { src, dst, tile, posted: false });
+                k.op(OpKind::Move(Move::Copy { src, dst, tile, posted: false }));
             }
             Act::Binary(f, a, b) if !values.is_empty() => {
                 let (a, tile) = values[a % values.len()].clone();
                 let equal: Vec<_> = values.iter().filter(|(_, other)| *other == tile).collect();
                 let (dst, b) = (k.body.value(), equal[b % equal.len()].0);
                 let t = k.body.tile(tile.clone());
-                k.op(OpKind::Binary { f, dst, a, b, tile: t });
+                k.op(OpKind::Math(Math::Binary { f, dst, a, b, tile: t }));
                 values.push((dst, tile));
             }
             Act::Scalar(a, s) if !values.is_empty() => {
                 let (a, tile) = values[a % values.len()].clone();
                 let (dst, scalar) = (k.body.value(), k.body.scalar(Scalar::Int(s.into())));
                 let t = k.body.tile(tile.clone());
-                k.op(OpKind::BinaryScalar { f: BinaryFn::Sub, swapped: s < 0, dst, a, scalar, tile: t });
+                k.op(OpKind::Math(Math::BinaryScalar { f: BinaryFn::Sub, swapped: s < 0, dst, a, scalar, tile: t }));
                 values.push((dst, tile));
             }
             Act::Store(..) | Act::Binary(..) | Act::Scalar(..) => {}
@@ -151,7 +151,7 @@ fn sums(n: u32, dtype: Dtype, elements: u64) -> Program {
             k.send(E, pass, &tile);
             pass = k.recv(W, &tile);
             let (dst, t) = (k.body.value(), k.body.tile(tile.clone()));
-            k.op(OpKind::Binary { f: BinaryFn::Add, dst, a: acc, b: pass, tile: t });
+            k.op(OpKind::Math(Math::Binary { f: BinaryFn::Add, dst, a: acc, b: pass, tile: t }));
             acc = dst;
         }
         k.store(acc, 0, 0, &tile);
@@ -194,7 +194,7 @@ fn what_may_fail_or_grows_is_left_to_replays() {
         move |k: &mut Kernel| {
             let (a, dst) = (k.load(0, 0, tile), k.body.value());
             let (scalar, t) = (k.body.scalar(Scalar::Int(s)), k.body.tile(tile.clone()));
-            k.op(OpKind::BinaryScalar { f, swapped: false, dst, a, scalar, tile: t });
+            k.op(OpKind::Math(Math::BinaryScalar { f, swapped: false, dst, a, scalar, tile: t }));
             k.store(dst, 0, 0, tile);
         }
     };
@@ -208,7 +208,7 @@ fn what_may_fail_or_grows_is_left_to_replays() {
             let mut x = k.load(0, 0, tile);
             for _ in 0..times {
                 let (dst, t) = (k.body.value(), k.body.tile(tile.clone()));
-                k.op(OpKind::Binary { f: BinaryFn::Add, dst, a: x, b: x, tile: t });
+                k.op(OpKind::Math(Math::Binary { f: BinaryFn::Add, dst, a: x, b: x, tile: t }));
                 x = dst;
             }
             k.store(x, 0, 0, tile);

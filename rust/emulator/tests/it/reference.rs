@@ -2,7 +2,7 @@
 
 use ahbm_emulator::{Options, simulate};
 use ahbm_machine::{Coord, Machine, Node};
-use ahbm_program::{BodyBuilder, ChannelSettings, Dtype, Locus, Mem, OpKind, Origin, ProgramBuilder, Tile};
+use ahbm_program::{BodyBuilder, ChannelSettings, Dtype, Locus, Mem, Move, Origin, ProgramBuilder, Tile};
 
 /// Host memory to a PE's HBM slice over the 128 GB/s UCIe connection: 545 ns for 64 KiB, 8230 ns for 1 MiB.
 #[test]
@@ -22,7 +22,7 @@ fn a_host_write_drains_at_the_ucie_rate() {
         let mut body = BodyBuilder::new();
         let tile = body.tile(Tile::new(Dtype::U8, &[bytes.into()]));
         let (src, dst) = (body.mem(Mem { buffer: 0, offset: 0 }), body.mem(Mem { buffer: 1, offset: 0 }));
-        body.push(OpKind::Copy { src, dst, tile, posted: false }, 0, origin);
+        body.push(Move::Copy { src, dst, tile, posted: false }, 0, origin);
         let body = builder.body(body.finish());
         builder.agent(group, at, pe, body, &[host, hbm]).expect("one agent");
         let settings = ChannelSettings { slots: 1, slot_bytes: None, tier: 0, credit_bytes: 16 };

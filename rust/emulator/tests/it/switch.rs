@@ -4,9 +4,11 @@
 //! 20 ps on a link.
 
 use ahbm_emulator::{Memory, Options, Timeline, replay, simulate};
-use ahbm_machine::{Coord, Diagnostic, Machine, Node};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{Coord, Machine, Node};
 use ahbm_program::{
-    AgentId, BinaryFn, BodyBuilder, BufferId, Dtype, Locus, Mem, OpKind, Origin, Program, ProgramBuilder, Tile, lint,
+    AgentId, BinaryFn, BodyBuilder, BufferId, Control, Dtype, Locus, Mem, Move, OpKind, Origin, Program,
+    ProgramBuilder, Tile, lint,
 };
 
 const WAY: u64 = 1_100_000;
@@ -54,13 +56,17 @@ fn program(machine: &Machine, dtype: Dtype, first: u32, steps: &[&[Step]]) -> Pr
                 Reduce(count, element) => {
                     let group = at(element);
                     let tile = body.tile(Tile::new(dtype, &[count.into()]));
-                    OpKind::ReducingLoad { f: BinaryFn::Add, dst: value, group, tile }
+                    OpKind::Move(Move::ReducingLoad { f: BinaryFn::Add, dst: value, group, tile })
                 }
                 Spread(count, element) => {
                     let group = at(element);
-                    OpKind::Multicast { src: value, group, tile: body.tile(Tile::new(dtype, &[count.into()])) }
+                    OpKind::Move(Move::Multicast {
+                        src: value,
+                        group,
+                        tile: body.tile(Tile::new(dtype, &[count.into()])),
+                    })
                 }
-                Fence => OpKind::Fence,
+                Fence => OpKind::Control(Control::Fence),
             };
             body.push(kind, 1, origin);
         }

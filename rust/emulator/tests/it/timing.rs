@@ -3,7 +3,10 @@
 use crate::support::ring::{npu_network, ring, settings};
 use ahbm_emulator::{Options, Timeline, simulate};
 use ahbm_machine::{Coord, Direction, Machine, Node};
-use ahbm_program::{AgentId, BodyBuilder, Dtype, Mem, OpKind, Origin, Program, ProgramBuilder, Scalar, Tile, ValueId};
+use ahbm_program::{
+    AgentId, BodyBuilder, Comm, Control, Dtype, Math, Mem, Move, OpKind, Origin, Program, ProgramBuilder, Scalar, Tile,
+    ValueId,
+};
 use proptest::prelude::*;
 
 const MODELS: [&str; 3] = ["cut_through", "flit", "analytic"];
@@ -51,35 +54,39 @@ pub(crate) fn program(machine: &Machine, agents: &[&[Step]], slots: u32) -> Prog
                 Send(dir, n) => {
                     let tile = tile(n.into());
                     let (src, scalar) = (body.value(), body.scalar(Scalar::Int(0)));
-                    body.push(OpKind::Fill { dst: src, scalar, tile }, 0, origin);
-                    OpKind::Send { dir: body.direction(Direction::parse(dir).unwrap()), src, tile }
+                    body.push(Math::Fill { dst: src, scalar, tile }, 0, origin);
+                    OpKind::Comm(Comm::Send { dir: body.direction(Direction::parse(dir).unwrap()), src, tile })
                 }
                 Recv(dir, n) => {
                     let tile = tile(n.into());
-                    OpKind::Recv { dir: body.direction(Direction::parse(dir).unwrap()), dst: body.value(), tile }
+                    OpKind::Comm(Comm::Recv {
+                        dir: body.direction(Direction::parse(dir).unwrap()),
+                        dst: body.value(),
+                        tile,
+                    })
                 }
                 RecvAny(n) => {
                     let tile = tile(n.into());
-                    OpKind::RecvAny { dst: body.value(), tile }
+                    OpKind::Comm(Comm::RecvAny { dst: body.value(), tile })
                 }
                 Post(dir, n) => {
                     let tile = tile(n.into());
                     let dst = body.value();
                     posts.push(dst);
-                    OpKind::PostRecv { dir: body.direction(Direction::parse(dir).unwrap()), dst, tile }
+                    OpKind::Comm(Comm::PostRecv { dir: body.direction(Direction::parse(dir).unwrap()), dst, tile })
                 }
-                Await(k) => OpKind::Await { value: posts[k] },
-                Delay(ps) => OpKind::Delay { ps },
-                Signal(add) => OpKind::Signal { counter: 0, add, posted: false },
-                Wait(counter, at_least) => OpKind::WaitCounter { counter, at_least },
-                Barrier => OpKind::Barrier { id: 0 },
+                Await(k) => OpKind::Comm(Comm::Await { value: posts[k] }),
+                Delay(ps) => OpKind::Control(Control::Delay { ps }),
+                Signal(add) => OpKind::Control(Control::Signal { counter: 0, add, posted: false }),
+                Wait(counter, at_least) => OpKind::Control(Control::WaitCounter { counter, at_least }),
+                Barrier => OpKind::Control(Control::Barrier { id: 0 }),
                 Put(to, n) => {
                     let tile = tile(n.into());
                     let mut at = |buffer| body.mem(Mem { buffer, offset: 0 });
-                    OpKind::Copy { src: at(sip as u16), dst: at(to), tile, posted: true }
+                    OpKind::Move(Move::Copy { src: at(sip as u16), dst: at(to), tile, posted: true })
                 }
-                PostSignal(add) => OpKind::Signal { counter: 0, add, posted: true },
-                Fence => OpKind::Fence,
+                PostSignal(add) => OpKind::Control(Control::Signal { counter: 0, add, posted: true }),
+                Fence => OpKind::Control(Control::Fence),
             };
             body.push(kind, 1, origin);
         }
@@ -205,7 +212,7 @@ fn a_barrier_holds_an_agent_that_two_messages_woke_at_once() {
         let timeline = run(&p, &machine);
         let barriers = [0, 1].map(|agent| {
             let ops = &p.body(AgentId(agent)).ops;
-            let at = ops.iter().position(|op| matches!(op.kind, OpKind::Barrier { .. })).unwrap();
+            let at = ops.iter().position(|op| matches!(op.kind, OpKind::Control(Control::Barrier { .. }))).unwrap();
             timeline.spans[agent as usize][at].end
         });
         assert_eq!(barriers[0], barriers[1], "{model}");

@@ -5,7 +5,8 @@ use crate::support::ring;
 use ahbm_emulator::{Category, Detail, Kind, Options, PieceId, Timeline, simulate, simulate_free};
 use ahbm_machine::{Coord, Direction, Machine, Node};
 use ahbm_program::{
-    AgentId, BinaryFn, BodyBuilder, Dtype, Locus, Mem, OpKind, Origin, Program, ProgramBuilder, Scalar, Tile, ValueId,
+    AgentId, BinaryFn, BodyBuilder, Comm, Control, Dtype, Locus, Math, Mem, Move, OpKind, Origin, Program,
+    ProgramBuilder, Scalar, Tile, ValueId,
 };
 use proptest::prelude::*;
 
@@ -81,13 +82,13 @@ fn program(machine: &Machine, places: &[Coord; 6], events: &[(Event, usize, usiz
                 let (to, from) = (bodies[a].direction(peer(places[b])), bodies[b].direction(peer(places[a])));
                 let tile = bodies[a].tile(Tile::new(Dtype::U8, &[bytes.into()]));
                 let scalar = scalar(&mut bodies[a]);
-                bodies[a].push(OpKind::Fill { dst: values[a], scalar, tile }, 0, origin);
-                bodies[a].push(OpKind::AwaitSlot { dir: to }, 1, origin);
-                bodies[a].push(OpKind::Send { dir: to, src: values[a], tile }, 1, origin);
+                bodies[a].push(Math::Fill { dst: values[a], scalar, tile }, 0, origin);
+                bodies[a].push(Comm::AwaitSlot { dir: to }, 1, origin);
+                bodies[a].push(Comm::Send { dir: to, src: values[a], tile }, 1, origin);
                 let (tile, dst) = (bodies[b].tile(Tile::new(Dtype::U8, &[bytes.into()])), bodies[b].value());
                 let kind = match how {
-                    0 => OpKind::PostRecv { dir: from, dst, tile },
-                    _ => OpKind::Recv { dir: from, dst, tile },
+                    0 => OpKind::Comm(Comm::PostRecv { dir: from, dst, tile }),
+                    _ => OpKind::Comm(Comm::Recv { dir: from, dst, tile }),
                 };
                 bodies[b].push(kind, 2, origin);
                 if how == 0 {
@@ -96,7 +97,7 @@ fn program(machine: &Machine, places: &[Coord; 6], events: &[(Event, usize, usiz
                 if how == 1
                     && let Some(value) = posted[b].pop()
                 {
-                    bodies[b].push(OpKind::Await { value }, 1, origin);
+                    bodies[b].push(Comm::Await { value }, 1, origin);
                 }
             }
             Event::Transfer { bytes, how } => {
@@ -106,42 +107,42 @@ fn program(machine: &Machine, places: &[Coord; 6], events: &[(Event, usize, usiz
                 let theirs = body.mem(Mem { buffer: 1 + (b as u16) % 6, offset: 4096 });
                 if how == 7 {
                     let scalar = scalar(body);
-                    body.push(OpKind::Fill { dst: values[a], scalar, tile }, 0, origin);
+                    body.push(Math::Fill { dst: values[a], scalar, tile }, 0, origin);
                 }
                 let group = body.group(&[mine, theirs]);
                 let kind = match how {
-                    6 => OpKind::ReducingLoad { f: BinaryFn::Add, dst: values[a], group, tile },
-                    7 => OpKind::Multicast { src: values[a], group, tile },
-                    0 => OpKind::Load { dst: values[a], mem: mine, tile },
-                    1 => OpKind::Load { dst: values[a], mem: theirs, tile },
-                    2 | 3 => OpKind::Copy { src: mine, dst: theirs, tile, posted: how == 3 },
-                    _ => OpKind::Copy { src: theirs, dst: mine, tile, posted: how == 5 },
+                    6 => OpKind::Move(Move::ReducingLoad { f: BinaryFn::Add, dst: values[a], group, tile }),
+                    7 => OpKind::Move(Move::Multicast { src: values[a], group, tile }),
+                    0 => OpKind::Move(Move::Load { dst: values[a], mem: mine, tile }),
+                    1 => OpKind::Move(Move::Load { dst: values[a], mem: theirs, tile }),
+                    2 | 3 => OpKind::Move(Move::Copy { src: mine, dst: theirs, tile, posted: how == 3 }),
+                    _ => OpKind::Move(Move::Copy { src: theirs, dst: mine, tile, posted: how == 5 }),
                 };
                 body.push(kind, 1, origin);
             }
             Event::Math { bytes } => {
                 let tile = bodies[a].tile(Tile::new(Dtype::U8, &[bytes.into()]));
                 let (scalar, dst) = (scalar(&mut bodies[a]), values[a]);
-                bodies[a].push(OpKind::Fill { dst, scalar, tile }, 0, origin);
-                bodies[a].push(OpKind::Binary { f: BinaryFn::Add, dst, a: dst, b: dst, tile }, 1, origin);
+                bodies[a].push(Math::Fill { dst, scalar, tile }, 0, origin);
+                bodies[a].push(Math::Binary { f: BinaryFn::Add, dst, a: dst, b: dst, tile }, 1, origin);
             }
-            Event::Delay { ps } => bodies[a].push(OpKind::Delay { ps }, 0, origin),
-            Event::Fence => bodies[a].push(OpKind::Fence, 1, origin),
+            Event::Delay { ps } => bodies[a].push(Control::Delay { ps }, 0, origin),
+            Event::Fence => bodies[a].push(Control::Fence, 1, origin),
             Event::Signal { posted } => {
                 signals += 1;
-                bodies[a].push(OpKind::Signal { counter, add: 1, posted }, 1, origin);
-                bodies[b].push(OpKind::WaitCounter { counter, at_least: signals }, 1, origin);
+                bodies[a].push(Control::Signal { counter, add: 1, posted }, 1, origin);
+                bodies[b].push(Control::WaitCounter { counter, at_least: signals }, 1, origin);
             }
             Event::Permit { posted } => {
-                bodies[a].push(OpKind::Signal { counter: permits, add: 1, posted }, 1, origin);
-                bodies[b].push(OpKind::Acquire { counter: permits, amount: 1 }, 1, origin);
+                bodies[a].push(Control::Signal { counter: permits, add: 1, posted }, 1, origin);
+                bodies[b].push(Control::Acquire { counter: permits, amount: 1 }, 1, origin);
             }
-            Event::Barrier => bodies.iter_mut().for_each(|b| b.push(OpKind::Barrier { id: barrier }, 1, origin)),
+            Event::Barrier => bodies.iter_mut().for_each(|b| b.push(Control::Barrier { id: barrier }, 1, origin)),
         }
     }
     for (agent, mut body) in bodies.into_iter().enumerate() {
         for value in posted[agent].drain(..) {
-            body.push(OpKind::Await { value }, 1, origin);
+            body.push(Comm::Await { value }, 1, origin);
         }
         let body = builder.body(body.finish());
         let mut memories = vec![buffers[agent]];
@@ -265,14 +266,14 @@ fn a_wait_for_a_link_is_contention_by_its_holder() {
         let value = body.value();
         if rank < 2 {
             let scalar = body.scalar(Scalar::Int(0));
-            body.push(OpKind::Fill { dst: value, scalar, tile }, 0, origin);
+            body.push(Math::Fill { dst: value, scalar, tile }, 0, origin);
             let dir = body.direction(Direction::parse("sip2").unwrap());
-            body.push(OpKind::Send { dir, src: value, tile }, 0, origin);
+            body.push(Comm::Send { dir, src: value, tile }, 0, origin);
         } else {
             let dir = body.direction(Direction::parse("sip0").unwrap());
-            body.push(OpKind::Recv { dir, dst: value, tile }, 0, origin);
+            body.push(Comm::Recv { dir, dst: value, tile }, 0, origin);
             let dir = body.direction(Direction::parse("sip1").unwrap());
-            body.push(OpKind::Recv { dir, dst: value, tile }, 0, origin);
+            body.push(Comm::Recv { dir, dst: value, tile }, 0, origin);
         }
         let body = builder.body(body.finish());
         let coord = Coord { sip: rank, cube: 0, pe: 0 };
@@ -348,7 +349,12 @@ fn operations_at_no_cost() {
         4,
         |body| messages(body, "sip1", 2),
         |body| {
-            [vec![OpKind::Delay { ps: 30_000 }], receives(body, "sip0", 2), vec![OpKind::Delay { ps: 1000 }]].concat()
+            [
+                vec![OpKind::Control(Control::Delay { ps: 30_000 })],
+                receives(body, "sip0", 2),
+                vec![OpKind::Control(Control::Delay { ps: 1000 })],
+            ]
+            .concat()
         },
     );
     let ns = |free: &[(usize, usize)]| {
@@ -365,20 +371,20 @@ fn operations_at_no_cost() {
     assert_eq!(ns(&[(0, 1), (0, 2), (1, 0)]), 1);
 }
 
-const DELAY: OpKind = OpKind::Delay { ps: 1_000_000 };
+const DELAY: OpKind = OpKind::Control(Control::Delay { ps: 1_000_000 });
 
 fn messages(body: &mut BodyBuilder, to: &str, count: usize) -> Vec<OpKind> {
     let (tile, src) = (body.tile(Tile::new(Dtype::U8, &[1000])), body.value());
     let (scalar, dir) = (body.scalar(Scalar::Int(0)), body.direction(Direction::parse(to).unwrap()));
-    let mut found = vec![OpKind::Fill { dst: src, scalar, tile }];
-    found.extend([OpKind::Send { dir, src, tile }].repeat(count));
+    let mut found = vec![OpKind::Math(Math::Fill { dst: src, scalar, tile })];
+    found.extend([OpKind::Comm(Comm::Send { dir, src, tile })].repeat(count));
     found
 }
 
 fn receives(body: &mut BodyBuilder, from: &str, count: usize) -> Vec<OpKind> {
     let (tile, dst) = (body.tile(Tile::new(Dtype::U8, &[1000])), body.value());
     let dir = body.direction(Direction::parse(from).unwrap());
-    [OpKind::Recv { dir, dst, tile }].repeat(count)
+    [OpKind::Comm(Comm::Recv { dir, dst, tile })].repeat(count)
 }
 
 /// Every wait is told by what is missing: 1000 B take 20 ns on the link and 50 ns of latency.
@@ -394,13 +400,17 @@ fn waits_are_told_apart() {
 
     let counter = told(
         1,
-        |_| vec![DELAY, OpKind::Signal { counter: 0, add: 1, posted: false }],
-        |_| vec![OpKind::WaitCounter { counter: 0, at_least: 1 }, DELAY],
+        |_| vec![DELAY, OpKind::Control(Control::Signal { counter: 0, add: 1, posted: false })],
+        |_| vec![OpKind::Control(Control::WaitCounter { counter: 0, at_least: 1 }), DELAY],
     );
     let waiter = vec![("waiting for counter", 1000), ("delay", 1000)];
     assert_eq!(counter, [vec![("delay", 1000), ("idle after its end", 1000)], waiter]);
 
-    let barrier = told(1, |_| vec![DELAY, OpKind::Barrier { id: 0 }], |_| vec![OpKind::Barrier { id: 0 }]);
+    let barrier = told(
+        1,
+        |_| vec![DELAY, OpKind::Control(Control::Barrier { id: 0 })],
+        |_| vec![OpKind::Control(Control::Barrier { id: 0 })],
+    );
     assert_eq!(barrier, [vec![("delay", 1000)], vec![("waiting for barrier", 1000)]]);
 
     // A message has the link for 20 ns; then comes a put of the same size.
@@ -409,8 +419,8 @@ fn waits_are_told_apart() {
             let mut found = messages(b, "sip1", 1);
             let tile = b.tile(Tile::new(Dtype::U8, &[1000]));
             let (src, dst) = (b.mem(Mem { buffer: 0, offset: 0 }), b.mem(Mem { buffer: 1, offset: 0 }));
-            found.push(OpKind::Copy { src, dst, tile, posted });
-            found.extend(posted.then_some(OpKind::Fence));
+            found.push(OpKind::Move(Move::Copy { src, dst, tile, posted }));
+            found.extend(posted.then_some(OpKind::Control(Control::Fence)));
             found
         }
     };
@@ -422,9 +432,9 @@ fn waits_are_told_apart() {
     // A store goes through the DMA channel that hands the message over.
     let store = |b: &mut BodyBuilder| {
         let mut found = messages(b, "sip1", 1);
-        let Some(OpKind::Send { src, .. }) = found.last().copied() else { return found };
+        let Some(OpKind::Comm(Comm::Send { src, .. })) = found.last().copied() else { return found };
         let (tile, mem) = (b.tile(Tile::new(Dtype::U8, &[1000])), b.mem(Mem { buffer: 0, offset: 0 }));
-        found.push(OpKind::Store { src, mem, tile, posted: false });
+        found.push(OpKind::Move(Move::Store { src, mem, tile, posted: false }));
         found
     };
     let [sender, _] = told(1, store, |b| receives(b, "sip0", 1));

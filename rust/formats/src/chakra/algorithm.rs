@@ -4,12 +4,15 @@
 //! Messages carry zeros: a trace says how many bytes travel, not which. The durations of COMP nodes include all
 //! accesses to memory, so messages cost their travel only.
 
-use super::pairs::{Pair, Size, pairs, size, wrong};
+use super::graph::wrong;
+use super::pairs::{Pair, Size, pairs, size};
 use super::{Graph, Trace, one};
-use ahbm_machine::{Diagnostic, Direction, Machine};
-use ahbm_plan::{Budget, Limit, LowerOptions, Protocol, Site};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{Direction, Machine};
+use ahbm_plan::{Budget, Goal, Limit, LowerOptions, Messages, Protocol, Site};
 use ahbm_program::{
-    AgentId, Body, BodyBuilder, ChannelSettings, Dtype, Locus, OpKind, Origin, Program, ProgramBuilder, Scalar, Tile,
+    AgentId, Body, BodyBuilder, ChannelSettings, Comm, Control, Dtype, Locus, Math, Origin, Program, ProgramBuilder,
+    Scalar, Tile,
 };
 use ahbm_wire::chakra::NodeKind;
 use ahbm_workload::{Chains, Link};
@@ -118,6 +121,28 @@ impl Trace {
     }
 }
 
+impl Messages for Trace {
+    fn goal(&self) -> Goal {
+        self.goal()
+    }
+
+    fn ranks(&self) -> u64 {
+        self.graphs.len() as u64
+    }
+
+    fn lower(&self, machine: &Machine, options: &LowerOptions) -> Result<Program, Vec<Diagnostic>> {
+        self.lower(machine, options)
+    }
+
+    fn lower_for_check(&self, slots: u32, budget: &Budget) -> Result<Program, Vec<Diagnostic>> {
+        self.lower_for_check(slots, budget)
+    }
+
+    fn without_buffers(&self) -> Diagnostic {
+        self.without_buffers()
+    }
+}
+
 /// The chains of a rank.
 pub(super) fn chains(graph: &Graph) -> Chains {
     Chains::of(graph.order(), |at| graph.deps(at))
@@ -194,7 +219,7 @@ impl Writer<'_> {
             let tile = body.tile(tile);
             messages.entry(tile).or_insert_with(|| {
                 let (dst, scalar) = (body.value(), body.scalar(Scalar::Int(0)));
-                body.push(OpKind::Fill { dst, scalar, tile }, 0, whole);
+                body.push(Math::Fill { dst, scalar, tile }, 0, whole);
                 dst
             });
         }
@@ -205,12 +230,12 @@ impl Writer<'_> {
             for &link in &self.cover.waits[at as usize] {
                 if let Some(counter) = self.counters[link.chain as usize] {
                     let at_least = self.posts[self.cover.node(link) as usize];
-                    body.push(OpKind::WaitCounter { counter, at_least }, 0, origin);
+                    body.push(Control::WaitCounter { counter, at_least }, 0, origin);
                 }
             }
             match node.kind {
                 _ if Graph::is_local(node) => {
-                    body.push(OpKind::Delay { ps: self.graph.duration_ps(at).map_err(one)? }, 0, origin);
+                    body.push(Control::Delay { ps: self.graph.duration_ps(at).map_err(one)? }, 0, origin);
                 }
                 kind => {
                     let tile = self.tile(at)?;
@@ -220,10 +245,10 @@ impl Writer<'_> {
                     let peer = queue.ends[usize::from(sends)].0;
                     let dir = body.direction(Direction::Tag { rank: peer, channel: queue.number });
                     if sends {
-                        body.push(OpKind::Send { dir, src: messages[&tile], tile }, 0, origin);
+                        body.push(Comm::Send { dir, src: messages[&tile], tile }, 0, origin);
                     } else {
                         let dst = body.value();
-                        body.push(OpKind::Recv { dir, dst, tile }, 0, origin);
+                        body.push(Comm::Recv { dir, dst, tile }, 0, origin);
                         body.release(dst);
                     }
                 }
@@ -231,7 +256,7 @@ impl Writer<'_> {
             if self.cover.awaited[at as usize]
                 && let Some(counter) = self.counters[index as usize]
             {
-                body.push(OpKind::Signal { counter, add: 1, posted: false }, 0, origin);
+                body.push(Control::Signal { counter, add: 1, posted: false }, 0, origin);
             }
         }
         Ok(body.finish())

@@ -2,7 +2,7 @@
 
 use super::graph::Graph;
 use super::{ReadOptions, Usage, one};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::Limit;
 use ahbm_wire::chakra::{Metadata, Names, Node};
 use ahbm_wire::protobuf::{Malformed, Payload, Reader};

@@ -1,7 +1,7 @@
 //! Which files a path means: a prefix, one of its files, or a folder that holds one prefix.
 
 use super::{Graph, ReadOptions, Trace, Usage, graph_of, json, one};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::Limit;
 use ahbm_wire::chakra::{encode, of_rank, prefix, refuse_foreign, split};
 use ahbm_wire::load::load;
@@ -126,7 +126,7 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Trace, Vec<Diagnostic>
         let file: Arc<str> = path.to_string_lossy().into();
         graphs.push(graph_of(rank, &file, &bytes, options, &mut usage)?);
     }
-    Ok(Trace { name: name_of(path).to_owned(), graphs })
+    Ok(Trace { name: name_of(path).to_owned(), graphs, warnings: Vec::new() })
 }
 
 /// The bytes of a rank's file, counted.

@@ -21,7 +21,7 @@
 use super::Trace;
 use super::pairs::pairs;
 use crate::Format;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::Plan;
 use ahbm_plan::blocks::{Action, Block, Dep, Precopy, Rank, Step};
 use ahbm_wire::chakra::{Arm, Attribute, Metadata, Names, Node, NodeKind, Value};

@@ -19,7 +19,7 @@
 //! in ASTRA-sim's form.
 
 use super::recorded::mark;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_wire::chakra::{Arm, Attribute, Metadata, Names, Node, NodeKind, Value, of_rank, prefix, refuse_foreign};
 use ahbm_wire::protobuf::Writer;
 use ahbm_wire::store::{Output, store};

@@ -1,7 +1,6 @@
 //! One rank's nodes as a graph: dependencies resolved, duplicates, dangling ends and cycles found.
 
-use super::pairs::wrong;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_wire::chakra::{Metadata, Node, NodeKind};
 use ahbm_workload::{Edges, circular, dangling};
 use rustc_hash::FxHashMap;
@@ -125,4 +124,10 @@ impl Graph {
     pub fn count(&self, kind: NodeKind) -> usize {
         self.nodes.iter().filter(|n| n.kind == kind).count()
     }
+}
+
+/// An attribute of a node that says something impossible.
+pub(super) fn wrong(graph: &Graph, at: u32, name: &str, how: &str) -> Diagnostic {
+    let (label, origin) = graph.site(at);
+    Diagnostic::new("AHBM-F136", format!("attribute {name} {how}")).site(label, origin)
 }

@@ -12,7 +12,7 @@
 use super::graph::Graph;
 use super::{ReadOptions, Usage, one};
 use crate::scan;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::Limit;
 use ahbm_wire::chakra::{Arm, Attribute, COLLECTIVES, Metadata, Names, Node, NodeKind, Value};
 use rustc_hash::FxHashSet;

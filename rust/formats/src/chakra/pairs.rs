@@ -1,7 +1,8 @@
 //! Which send belongs to which receive: the k-th of one size between two ranks of a process group under one tag.
 
+use super::graph::wrong;
 use super::{Graph, Trace, one};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_wire::chakra::NodeKind;
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
@@ -72,11 +73,6 @@ pub(super) fn flag(graph: &Graph, at: u32, name: &str) -> Result<bool, Diagnosti
 /// A text; `None` where it is absent.
 pub(super) fn word<'a>(graph: &'a Graph, at: u32, name: &str) -> Result<Option<&'a str>, Diagnostic> {
     graph.nodes[at as usize].word(name).map_err(|other| wrong(graph, at, name, &other))
-}
-
-pub(super) fn wrong(graph: &Graph, at: u32, name: &str, how: &str) -> Diagnostic {
-    let (label, origin) = graph.site(at);
-    Diagnostic::new("AHBM-F136", format!("attribute {name} {how}")).site(label, origin)
 }
 
 /// Every pair of the trace, in order of the send's rank and dependencies.

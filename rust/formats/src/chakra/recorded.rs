@@ -1,7 +1,8 @@
 //! A job's rank as it was recorded: computation, collectives, sends and receives in the order of the program.
 
 use super::{Graph, one};
-use ahbm_machine::{Diagnostic, Ps};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::Ps;
 use ahbm_wire::chakra::{
     Arm, Attribute, COLLECTIVES, Metadata, Names, Node, NodeKind, Value, encode, of_rank, refuse_foreign,
 };

@@ -1,7 +1,7 @@
 //! The contents of a trace, in numbers.
 
 use super::{Graph, Trace};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::Goal;
 use ahbm_wire::chakra::{COLLECTIVES, Metadata, NodeKind};
 use std::collections::BTreeMap;

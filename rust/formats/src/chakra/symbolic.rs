@@ -4,9 +4,10 @@
 //! of a plan that runs in place. A step of its own in the plan that is no node here (`nop`) is a gap in the numbers of
 //! the steps; its dependency is one more of the next node.
 
-use super::pairs::{flag, number, wrong};
+use super::graph::wrong;
+use super::pairs::{flag, number};
 use super::{Graph, Trace, one};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::blocks::{Action, Block, Dep, Places, Rank, Slot, Step};
 use ahbm_plan::collective::Extent;
 use ahbm_plan::{Budget, Plan, Protocol, Space};

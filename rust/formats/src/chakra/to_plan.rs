@@ -1,9 +1,10 @@
 //! A trace as the plan it was written from: what [`super::from_plan`] says, read again and held against its order.
 
 use super::from_plan::{PlanOptions, same_value};
-use super::pairs::{flag, number, word, wrong};
+use super::graph::wrong;
+use super::pairs::{flag, number, word};
 use super::{Graph, Trace, one};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::blocks::{Action, Block, Dep, Places, Precopy, Rank, Slot, Step};
 use ahbm_plan::{Budget, Goal, Plan, Protocol, Space};
 use ahbm_wire::chakra::{Node, NodeKind, Value};

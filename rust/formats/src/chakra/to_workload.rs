@@ -9,7 +9,7 @@ use super::fold::{Facts, Patterns};
 use super::recorded::{alike, is_recorded};
 use super::summary::unknown_version;
 use super::{Graph, ReadOptions, Trace, Usage, json, one};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::Limit;
 use ahbm_wire::chakra::{Metadata, Node, NodeKind, Value, of_rank, prefix};
 use ahbm_workload::{

@@ -1,6 +1,6 @@
 //! One pass over an XML text before anything is allocated for it: what its parser is not linear in is bounded.
 
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::{Budget, Limit};
 
 /// Bounds size, number of nodes, depth, and the attributes of an element; returns the bytes as text. Malformed text

@@ -1,6 +1,6 @@
 //! Attributes of an element, each looked at once.
 
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use roxmltree::Node;
 
 /// Line numbers by byte offset.

@@ -1,7 +1,7 @@
 //! Why a runtime would not load, or would misread, a plan that means something.
 
 use super::facts::Facts;
-use ahbm_machine::{Diagnostic, suggestion};
+use ahbm_findings::{Diagnostic, suggestion};
 use ahbm_plan::blocks::{Action, Rank};
 use ahbm_plan::collective::Extent;
 use ahbm_plan::{Goal, Plan};

@@ -3,7 +3,7 @@
 use super::admit::admit;
 use super::attributes::Lines;
 use super::facts::Facts;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::blocks::{Action, Block, Dep, Places, Precopy, Rank, Slot, Step};
 use ahbm_plan::{Budget, Goal, Limit, Plan, Protocol, Space};
 use roxmltree::{Document, Node, ParsingOptions};

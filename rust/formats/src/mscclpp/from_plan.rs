@@ -14,7 +14,7 @@ mod order;
 mod queues;
 
 use crate::Format;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::execution::{ExecutionPlan, Places, Rank};
 use ahbm_plan::{Budget, Extents, Goal, Limit, Plan, Protocol, blocks};
 use block::Writer;

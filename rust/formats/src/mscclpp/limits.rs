@@ -2,7 +2,7 @@
 
 use super::resolve::{At, Block};
 use super::schema::{self, Kind, ReduceOp, ThreadBlock};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::execution::{Action, ExecutionPlan, Form};
 use ahbm_plan::{Protocol, Space};
 use indexmap::IndexMap;

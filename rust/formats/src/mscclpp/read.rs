@@ -6,7 +6,7 @@ use super::resolve::{At, Block};
 use super::schema;
 use super::schema::{Document, Gpu, Protocol};
 use crate::scan;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::execution::{Action, ExecutionPlan, Op, Rank};
 use ahbm_plan::{Budget, Goal, Limit};
 use ahbm_program::Origin;

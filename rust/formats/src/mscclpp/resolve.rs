@@ -2,7 +2,7 @@
 
 use super::ends::Ends;
 use super::schema::{self, Gpu, Kind, Ref, ThreadBlock};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::execution::{Action, Form, Operand, Places, Share, Words};
 use ahbm_plan::{Extents, Space};
 use ahbm_program::{BinaryFn, Origin};

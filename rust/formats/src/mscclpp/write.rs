@@ -2,7 +2,7 @@
 
 use super::schema::{self, BufferType, Document, Gpu, Protocol, ReduceOp, Ref};
 use crate::Format;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::execution::{Action, ExecutionPlan, Kind, Op, Operand, Rank};
 use ahbm_plan::{Goal, Space};
 use indexmap::{IndexMap, IndexSet};

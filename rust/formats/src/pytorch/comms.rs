@@ -2,7 +2,7 @@
 
 use super::facts::{Facts, Kind, dtype};
 use crate::chakra::one;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_workload::{CallSpec, Collective, Gather, MessageSpec, RankBuilder, Work};
 use rustc_hash::FxHashMap;
 

@@ -2,7 +2,7 @@
 
 use super::facts::{self, Facts, kind};
 use super::stream::{Part, Stream, malformed, owned, parsed};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashSet};
 use serde::Deserialize;

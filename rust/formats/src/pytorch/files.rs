@@ -2,7 +2,7 @@
 
 use super::Options;
 use crate::scan::told;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::Limit;
 use ahbm_wire::load::load;
 use std::fs;

@@ -9,7 +9,7 @@ use super::events::groups_of;
 use super::facts::{self, Facts, kind};
 use super::stream::{Part, Stream, malformed, owned, parsed};
 use crate::chakra::one;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_workload::{Gather, NodeBuilder, RankGraph};
 use rustc_hash::FxHashMap;
 use serde::Deserialize;

@@ -10,7 +10,7 @@ use super::comms::{At, Comms, note};
 use super::events::{Activity, Clock, Doing, Recorded, Step, StreamWait};
 use super::facts::{Facts, Kind, kind};
 use crate::chakra::one;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_workload::{Gather, Kernel, NodeBuilder, RankGraph, Work};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

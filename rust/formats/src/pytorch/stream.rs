@@ -1,7 +1,7 @@
 //! The elements of one array of a JSON document, one after the other, from a file that need not fit into memory.
 
 use super::{Options, Usage};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::Limit;
 use serde::de::Deserialize;
 use std::borrow::Cow;

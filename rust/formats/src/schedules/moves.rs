@@ -1,6 +1,6 @@
 //! What every schedule comes down to: items with their owners and takers, and moves of items between ranks.
 
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::blocks::Places;
 use ahbm_plan::{Budget, Collective, Goal, Limit, Plan, Transfer, Transfers};
 use ahbm_program::{Locus, Origin};

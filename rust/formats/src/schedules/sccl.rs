@@ -8,7 +8,7 @@
 use super::malformed;
 use super::moves::{Item, Move, Moves};
 use crate::scan::scan;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::{Budget, Limit};
 use ahbm_program::Locus;
 use rustc_hash::FxHashMap;

@@ -5,7 +5,7 @@
 
 use super::malformed;
 use super::moves::{Item, Move, Moves};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::{Budget, Limit};
 use ahbm_program::Locus;
 use std::cmp::Reverse;

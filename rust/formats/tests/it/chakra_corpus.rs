@@ -1,6 +1,6 @@
 //! The public traces, where they are at hand (`AHBM_CORPUS`).
 
-use ahbm_check::Outcome;
+use ahbm_check::{Outcome, PlanCheck, check_plan};
 use ahbm_emulator::{Options, simulate};
 use ahbm_formats::chakra::{ReadOptions, read};
 use ahbm_formats::document::{Document, Reading};
@@ -41,7 +41,7 @@ fn algorithms_are_sound_and_run() {
             let document = Document::read(&folder, &Reading::default()).unwrap();
             assert_eq!(document.warnings(), []);
             let expected = if dialect == "new" { Outcome::Correct } else { Outcome::NoExpectation };
-            let verdict = document.check(&Reading::default());
+            let verdict = check_plan(&document.algorithm, &PlanCheck::default());
             assert_eq!((verdict.outcome, verdict.min_slots), (expected, Some(1)), "{dialect} {name}");
         }
     }
@@ -61,7 +61,7 @@ fn workloads_are_counted() {
     let lenient = Reading { lenient: true, ..Reading::default() };
     let document = Document::read(&real, &lenient).unwrap();
     assert_eq!(document.warnings()[0].code, "AHBM-F164");
-    assert_eq!(document.check(&lenient).findings[0].code, "AHBM-U231");
+    assert_eq!(check_plan(&document.algorithm, &PlanCheck::default()).findings[0].code, "AHBM-U231");
     let real = read(&real, &ReadOptions { lenient: true, ..strict }).unwrap().summary();
     assert_eq!((real.nodes.values().sum::<u64>(), real.dangling), (3664, 1277));
 }

@@ -1,9 +1,9 @@
 //! Traces as JSON: every form is the trace that the binary form is.
 
 use crate::support::ring::ring_xml;
-use ahbm_check::Outcome;
+use ahbm_check::{Outcome, PlanCheck, check_plan};
 use ahbm_formats::chakra::{Graph, PlanOptions, ReadOptions, Trace, parse_workload};
-use ahbm_formats::{Document, Reading, msccl_xml};
+use ahbm_formats::{Document, Reading, Source, msccl_xml};
 use ahbm_plan::{Budget, Limit};
 use ahbm_wire::chakra::{Arm, Node, NodeKind, Value};
 use ahbm_workload::Groups;
@@ -28,9 +28,9 @@ impl Folder {
     }
 
     fn nodes(&self, text: &str) -> Vec<Node> {
-        match self.read(&[("t.json", text)], Budget::default()).unwrap() {
-            Document::Chakra { trace, .. } => trace.graphs.into_iter().next().unwrap().nodes,
-            other => panic!("{}", other.format()),
+        match self.read(&[("t.json", text)], Budget::default()).unwrap().source {
+            Source::Chakra(trace) => trace.graphs[0].nodes.clone(),
+            other => panic!("{other:?}"),
         }
     }
 }
@@ -85,9 +85,9 @@ fn protobufs_mapping_of_a_plan_is_the_plan() {
     let files: Vec<_> = names.iter().copied().zip(texts.iter().map(String::as_str)).collect();
     let folder = Folder::new("mapped");
     let document = folder.read(&files, Budget::default()).unwrap();
-    assert_eq!((document.format(), document.ranks()), ("chakra", 3));
-    assert_eq!(document.check(&Reading::default()).outcome, Outcome::Correct);
-    let Document::Chakra { trace: again, .. } = document else { unreachable!() };
+    assert_eq!((document.format(), document.algorithm.ranks()), ("chakra", 3));
+    assert_eq!(check_plan(&document.algorithm, &PlanCheck::default()).outcome, Outcome::Correct);
+    let Source::Chakra(again) = document.source else { unreachable!() };
     assert_eq!(again.to_bytes(), trace.to_bytes());
 }
 
@@ -152,9 +152,9 @@ fn a_prefix_and_a_folder_mean_a_trace_in_json_too() {
     let folder = Folder::new("prefix");
     let nodes = |id: u32| format!(r#"{{"nodes": [{{"id": {id}}}]}}"#);
     folder.read(&[("t.0.json", &nodes(3)), ("t.1.json", &nodes(4))], Budget::default()).unwrap();
-    let ids = |path: &Path| match Document::read(path, &Reading::default()).map_err(|f| f[0].code)? {
-        Document::Chakra { trace, .. } => Ok(trace.graphs.iter().map(|graph| graph.nodes[0].id).collect::<Vec<_>>()),
-        other => panic!("{}", other.format()),
+    let ids = |path: &Path| match Document::read(path, &Reading::default()).map_err(|f| f[0].code)?.source {
+        Source::Chakra(trace) => Ok(trace.graphs.iter().map(|graph| graph.nodes[0].id).collect::<Vec<_>>()),
+        other => panic!("{other:?}"),
     };
     for path in [folder.0.join("t"), folder.0.join("t.1.json"), folder.0.clone()] {
         assert_eq!(ids(&path), Ok(vec![3, 4]), "{}", path.display());
@@ -241,7 +241,9 @@ fn cut_anywhere_it_is_an_answer() {
         "inputs":{"values":"[]","shapes":"[]","types":"[]"},"attr":[{"name":"f","doubleVal":"NaN"}]}"#;
     let folder = Folder::new("cut");
     for end in 0..text.len() {
-        let _ = folder.read(&[("t.json", &text[..end])], Budget::default()).map(|d| d.check(&Reading::default()));
+        let _ = folder
+            .read(&[("t.json", &text[..end])], Budget::default())
+            .map(|d| check_plan(&d.algorithm, &PlanCheck::default()));
     }
     assert_eq!(folder.nodes(text).len(), 1);
 }

@@ -6,10 +6,11 @@
 
 use crate::support::ring;
 
+use ahbm_check::{PlanCheck, check_plan};
 use ahbm_emulator::{Options, simulate};
 use ahbm_formats::msccl_xml;
 use ahbm_machine::Machine;
-use ahbm_plan::{Budget, LowerOptions};
+use ahbm_plan::{Algorithm, Budget, LowerOptions};
 use ahbm_program::{Dtype, lint};
 use std::fmt::Write;
 
@@ -193,7 +194,7 @@ fn the_plans_are_right() {
     for n in [2, 4, 8] {
         for text in [doubling_all_reduce(n), doubling_all_gather(n), direct_all_gather(n), direct_all_reduce(n)] {
             let plan = msccl_xml::read(text.as_bytes(), "plan.xml", &Budget::default()).expect("a plan");
-            let verdict = ahbm_formats::Document::Msccl(plan).check(&ahbm_formats::Reading::default());
+            let verdict = check_plan(&Algorithm::Blocks(plan), &PlanCheck::default());
             assert!(verdict.proof.is_some(), "{:?}", verdict.findings);
         }
     }

@@ -2,11 +2,12 @@
 
 use crate::support::msccl;
 use crate::support::ring::ring_xml;
-use ahbm_check::Outcome;
+use ahbm_check::{Outcome, PlanCheck, as_blocks, check_plan};
+use ahbm_findings::Diagnostic;
 use ahbm_formats::chakra::{PlanOptions, ReadOptions, Trace, parse};
-use ahbm_formats::convert::{convert, render};
+use ahbm_formats::convert::render;
 use ahbm_formats::{Document, Reading, msccl_xml};
-use ahbm_plan::{Budget, Collective, Goal, Plan};
+use ahbm_plan::{BY_PROTOCOL, Budget, Collective, Goal, Plan};
 use ahbm_wire::chakra::{Arm, Attribute, Metadata, Node, NodeKind, Value};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,12 +41,18 @@ impl Drop for Folder {
     }
 }
 
+fn convert(from: &Path, to: &Path) -> Result<Vec<PathBuf>, Vec<Diagnostic>> {
+    let check = PlanCheck::default();
+    let reading = Reading::default();
+    ahbm_formats::convert::convert(from, to, &reading, check.slots, &OPTIONS, |it| as_blocks(it, &check))
+}
+
 #[test]
 fn xml_to_xml_is_the_same_program() {
     let folder = Folder::new("xml");
     let from = folder.file("ring.xml", &ring_xml(4));
     let to = folder.0.join("again.xml");
-    assert_eq!(convert(&from, &to, &Reading::default(), &OPTIONS).unwrap(), std::slice::from_ref(&to));
+    assert_eq!(convert(&from, &to).unwrap(), std::slice::from_ref(&to));
     let again = plan(&std::fs::read_to_string(to).unwrap());
     assert_eq!(hash(&again), hash(&plan(&ring_xml(4))));
 }
@@ -54,21 +61,15 @@ fn xml_to_xml_is_the_same_program() {
 fn what_cannot_be_expressed_is_refused_and_nothing_is_written() {
     let folder = Folder::new("refused");
     let code = |plan: &Plan, to: &str| {
-        render(plan, Path::new(to), &Reading::default(), &OPTIONS).map_err(|findings| findings[0].code)
+        render(plan, Path::new(to), BY_PROTOCOL, &Budget::default(), &OPTIONS).map_err(|findings| findings[0].code)
     };
     let rooted = Plan { goal: Goal::new(Collective::Reduce, 2), ..plan(&ring_xml(4)) };
     assert_eq!(code(&rooted, "a.xml"), Err("AHBM-U292"));
     assert_eq!(code(&rooted, "a.txt"), Err("AHBM-U291"));
     let from = folder.file("ring.xml", &ring_xml(4));
     let to = folder.file("kept.xml", "kept");
-    assert_eq!(
-        convert(&folder.0.join("none.xml"), &to, &Reading::default(), &OPTIONS).unwrap_err()[0].code,
-        "AHBM-F101"
-    );
-    assert_eq!(
-        convert(&from, &folder.0.join("no/where.xml"), &Reading::default(), &OPTIONS).unwrap_err()[0].code,
-        "AHBM-F102"
-    );
+    assert_eq!(convert(&folder.0.join("none.xml"), &to).unwrap_err()[0].code, "AHBM-F101");
+    assert_eq!(convert(&from, &folder.0.join("no/where.xml")).unwrap_err()[0].code, "AHBM-F102");
     assert_eq!(std::fs::read_to_string(to).unwrap(), "kept");
 }
 
@@ -148,20 +149,34 @@ fn a_plan_survives_as_a_trace() {
 fn files_of_a_trace_are_read_by_their_prefix() {
     let folder = Folder::new("et");
     let xml = folder.file("ring.xml", &ring_xml(4));
-    let (to, reading) = (folder.0.join("traced.et"), Reading::default());
-    let written = convert(&xml, &to, &reading, &OPTIONS).unwrap();
+    let to = folder.0.join("traced.et");
+    let written = convert(&xml, &to).unwrap();
     assert_eq!(written, [0, 1, 2, 3].map(|rank| folder.0.join(format!("traced.{rank}.et"))));
-    let document = Document::read(&to, &reading).unwrap();
-    let verdict = document.check(&reading);
+    let document = Document::read(&to, &Reading::default()).unwrap();
+    let verdict = check_plan(&document.algorithm, &PlanCheck::default());
     assert_eq!((verdict.outcome, verdict.min_slots), (Outcome::Correct, Some(2)));
-    assert_eq!((document.goal(), document.ranks(), document.in_place()), (Collective::AllReduce.into(), 4, true));
+    assert_eq!(
+        (document.algorithm.goal(), document.algorithm.ranks(), document.algorithm.in_place()),
+        (Collective::AllReduce.into(), 4, true)
+    );
     let back = folder.0.join("back.xml");
-    convert(&written[2], &back, &reading, &OPTIONS).unwrap();
+    convert(&written[2], &back).unwrap();
     let text = |path: &Path| msccl_xml::write(&plan(&std::fs::read_to_string(path).unwrap()));
     assert_eq!(text(&back), text(&xml));
     // Two ranks over four would leave a trace of half each.
     let pair = folder.file("pair.xml", &ring_xml(2));
-    assert_eq!(convert(&pair, &to, &reading, &OPTIONS).unwrap_err()[0].code, "AHBM-F139");
+    assert_eq!(convert(&pair, &to).unwrap_err()[0].code, "AHBM-F139");
+}
+
+#[test]
+fn a_trace_is_for_the_sizes_of_the_plan_that_it_was_written_from() {
+    let folder = Folder::new("meant");
+    let bound = r#"minBytes="16" maxBytes="1024""#;
+    let xml = folder.file("ring.xml", &ring_xml(2).replace(r#"minBytes="0" maxBytes="0""#, bound));
+    let to = folder.0.join("ring.et");
+    convert(&xml, &to).unwrap();
+    let sizes = |path: &Path| Document::read(path, &Reading::default()).unwrap().algorithm.sizes();
+    assert_eq!([sizes(&xml), sizes(&to)], [(16, Some(1024)); 2]);
 }
 
 #[test]
@@ -234,7 +249,7 @@ fn a_trace_of_sizes_is_written_as_it_is() {
         let peers = r#""comm_src": 0, "comm_dst": 1, "comm_tag": 0, "comm_size": 8, "id": 4"#;
         folder.file(&format!("a.{rank}.json"), &format!(r#"{{"nodes": [{{{peers}, "node_type": "{kind}"}}]}}"#));
     }
-    let turn = |from: &str, to: &str| convert(&folder.0.join(from), &folder.0.join(to), &Reading::default(), &OPTIONS);
+    let turn = |from: &str, to: &str| convert(&folder.0.join(from), &folder.0.join(to));
     let (first, second) = (turn("a.0.json", "b.et").unwrap(), turn("b.et", "c.et").unwrap());
     assert_eq!((first.len(), second.len()), (2, 2));
     for (first, second) in first.iter().zip(&second) {

@@ -1,8 +1,8 @@
 //! Verdicts that depend on the size of the arrays, on the protocol and on the kind of call.
 
-use ahbm_check::{Outcome, Verdict};
-use ahbm_formats::{Document, Reading, msccl_xml};
-use ahbm_plan::{BY_PROTOCOL, Budget, Protocol};
+use ahbm_check::{Outcome, PlanCheck, Verdict, check_plan};
+use ahbm_formats::msccl_xml;
+use ahbm_plan::{Algorithm, BY_PROTOCOL, Budget, Protocol};
 
 /// Two ranks gather `chunks` chunks each: both send their own, `count` chunks per step, before they receive.
 fn exchange(protocol: &str, chunks: u32, count: u32, most: u64) -> String {
@@ -37,7 +37,7 @@ fn exchange(protocol: &str, chunks: u32, count: u32, most: u64) -> String {
 
 fn check(text: &str, slots: u32) -> Verdict {
     let plan = msccl_xml::read(text.as_bytes(), "plan.xml", &Budget::default()).expect("a plan");
-    Document::Msccl(plan).check(&Reading { slots, ..Reading::default() })
+    check_plan(&Algorithm::Blocks(plan), &PlanCheck { slots, ..PlanCheck::default() })
 }
 
 /// The size above which a plan hangs, as its finding says.

@@ -7,7 +7,7 @@ use ahbm_check::Outcome;
 use ahbm_formats::msccl_xml;
 use ahbm_machine::Machine;
 use ahbm_plan::{Budget, Limit, LowerOptions, Lowered, Plan, Protocol};
-use ahbm_program::{Dtype, OpKind, WireFactor, lint};
+use ahbm_program::{Comm, Control, Dtype, Move, OpKind, WireFactor, lint};
 
 fn read(text: &str) -> Plan {
     msccl_xml::read(text.as_bytes(), "plan.xml", &Budget::default()).expect("a plan")
@@ -36,7 +36,7 @@ fn ops(lowered: &Lowered, pick: impl Fn(&OpKind) -> bool) -> usize {
 }
 
 fn sends(lowered: &Lowered) -> usize {
-    ops(lowered, |kind| matches!(kind, OpKind::Send { .. }))
+    ops(lowered, |kind| matches!(kind, OpKind::Comm(Comm::Send { .. })))
 }
 
 fn step(kind: &str, src: (&str, u32), dst: (&str, u32), rest: &str) -> String {
@@ -153,7 +153,9 @@ fn dependencies_hold_in_every_slice() {
     let mut goals: Vec<u32> = lowered.program.bodies[1]
         .ops
         .iter()
-        .filter_map(|op| if let OpKind::WaitCounter { at_least, .. } = op.kind { Some(at_least) } else { None })
+        .filter_map(|op| {
+            if let OpKind::Control(Control::WaitCounter { at_least, .. }) = op.kind { Some(at_least) } else { None }
+        })
         .collect();
     goals.dedup();
     assert_eq!(goals, [1, 2, 3, 4]);
@@ -190,7 +192,7 @@ fn reductions_into_one_place_are_one_pass() {
     });
     let lowered = lower(&read(&text), &LowerOptions::new(2, Dtype::F16));
     // Received and reduced.
-    assert_eq!(ops(&lowered, |kind| matches!(kind, OpKind::Store { .. })), 2 * 2);
+    assert_eq!(ops(&lowered, |kind| matches!(kind, OpKind::Move(Move::Store { .. }))), 2 * 2);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use ahbm_plan::blocks::{Action, Dep, Precopy, Slot};
 use ahbm_plan::{Budget, Collective, Goal, Limit, Plan, Protocol, Space};
 use proptest::prelude::*;
 
-fn read(text: &str) -> Result<Plan, Vec<ahbm_machine::Diagnostic>> {
+fn read(text: &str) -> Result<Plan, Vec<ahbm_findings::Diagnostic>> {
     msccl_xml::read(text.as_bytes(), "plan.xml", &Budget::default())
 }
 
@@ -80,7 +80,7 @@ fn a_plan_is_warned_of_as_the_file_that_it_becomes() {
             .replace("ngpus=\"72\"", "ngpus=\"2\""),
         pair(SENDER, RECEIVER).replace("i_chunks=\"2\"", "i_chunks=\"1\""),
     ];
-    let told = |warnings: &[ahbm_machine::Diagnostic]| {
+    let told = |warnings: &[ahbm_findings::Diagnostic]| {
         warnings.iter().map(|warning| (warning.code, warning.message.clone())).collect::<Vec<_>>()
     };
     for text in &texts {

@@ -2,20 +2,20 @@
 
 use crate::support::execution::{document, got, packets, pipeline, read_and_reduced, switched};
 use crate::support::plans::{Shape, at, step};
-use ahbm_check::Outcome;
+use ahbm_check::{Outcome, PlanCheck, as_blocks, check_plan};
+use ahbm_findings::Diagnostic;
 use ahbm_formats::chakra::PlanOptions;
 use ahbm_formats::convert::render;
 use ahbm_formats::mscclpp::{self, ReadOptions, from_plan, write};
-use ahbm_formats::{Document, Reading, msccl_xml};
-use ahbm_machine::Diagnostic;
+use ahbm_formats::{Document, msccl_xml};
 use ahbm_plan::blocks::Action;
 use ahbm_plan::execution::{ExecutionPlan, Launch};
-use ahbm_plan::{Budget, Goal, Plan, Protocol, Space};
+use ahbm_plan::{Algorithm, BY_PROTOCOL, Budget, Goal, Plan, Protocol, Space};
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
 
 fn outcome(document: &Document, slots: u32) -> Outcome {
-    document.check(&Reading { slots, orders: 2, ..Reading::default() }).outcome
+    check_plan(&document.algorithm, &PlanCheck { slots, orders: 2, ..PlanCheck::default() }).outcome
 }
 
 fn read(bytes: &[u8], name: &str) -> ExecutionPlan {
@@ -29,7 +29,7 @@ fn written(plan: &Plan, slots: u32) -> Result<ExecutionPlan, Vec<Diagnostic>> {
 
 /// What the written plan comes to; one that cannot be written is no sound one.
 fn written_outcome(plan: &Plan, slots: u32) -> Outcome {
-    written(plan, slots).map_or(Outcome::Malformed, |plan| outcome(&Document::Mscclpp(plan), 2))
+    written(plan, slots).map_or(Outcome::Malformed, |plan| outcome(&Document::mscclpp(plan), 2))
 }
 
 /// Under LL every message has a slot of its own.
@@ -42,10 +42,10 @@ fn every_shape_is_written() {
     for shape in Shape::ALL {
         for protocol in [Protocol::Simple, Protocol::Ll] {
             let plan = Plan { protocol, ..shape.plan(4, 2) };
-            assert_eq!(outcome(&Document::Msccl(plan.clone()), 2), Outcome::Correct, "{shape:?}");
+            assert_eq!(outcome(&Document::msccl(plan.clone()), 2), Outcome::Correct, "{shape:?}");
             let json = written(&plan, 2).unwrap();
             assert_eq!((json.warnings.as_slice(), json.chunks), ([].as_slice(), plan.chunks), "{shape:?} {protocol:?}");
-            assert_eq!(outcome(&Document::Mscclpp(json), 2), Outcome::Correct, "{shape:?} {protocol:?}");
+            assert_eq!(outcome(&Document::mscclpp(json), 2), Outcome::Correct, "{shape:?} {protocol:?}");
         }
     }
 }
@@ -68,7 +68,7 @@ proptest! {
             let at = index.index(steps.len());
             steps[at].action = Action::Nop;
         }
-        let wanted = outcome(&Document::Msccl(plan.clone()), depth(&plan, slots));
+        let wanted = outcome(&Document::msccl(plan.clone()), depth(&plan, slots));
         let found = written_outcome(&plan, slots);
         // What a plan that gets stuck is called differs; that it is not right does not.
         prop_assert_eq!(wanted == Outcome::Correct, found == Outcome::Correct, "{:?} {:?}", wanted, found);
@@ -77,7 +77,7 @@ proptest! {
         // And back: whatever does not get stuck needs one slot.
         if found == Outcome::Correct {
             let back = translated(&written(&plan, slots).unwrap()).unwrap();
-            prop_assert_eq!(outcome(&Document::Msccl(back), 1), Outcome::Correct);
+            prop_assert_eq!(outcome(&Document::msccl(back), 1), Outcome::Correct);
         }
     }
 }
@@ -107,20 +107,21 @@ fn what_the_schema_cannot_say_is_named() {
 
 /// The thread-block plan of an execution plan, through its file.
 fn translated(plan: &ExecutionPlan) -> Result<Plan, Vec<Diagnostic>> {
-    let reading = Reading::default();
-    let document = Document::Mscclpp(plan.clone());
-    let files = render(&*document.to_plan(&reading)?, Path::new("translated.xml"), &reading, &PlanOptions::default())?;
-    msccl_xml::read(&files[0].bytes, "translated.xml", &reading.budget)
+    let algorithm = Algorithm::Execution(plan.clone());
+    let plan = as_blocks(&algorithm, &PlanCheck::default())?;
+    let budget = Budget::default();
+    let files = render(&plan, Path::new("translated.xml"), BY_PROTOCOL, &budget, &PlanOptions::default())?;
+    msccl_xml::read(&files[0].bytes, "translated.xml", &budget)
 }
 
 #[test]
 fn whoever_moves_the_bytes_a_message_carries_them() {
     for document in [packets(), pipeline(), got(), switched(), read_and_reduced()] {
         let json = read(document.to_string().as_bytes(), "small.json");
-        let once = Document::Mscclpp(json.clone()).check(&Reading { calls: 1, ..Reading::default() });
+        let once = check_plan(&Algorithm::Execution(json.clone()), &PlanCheck { calls: 1, ..PlanCheck::default() });
         assert_eq!(once.outcome, Outcome::Correct, "{document}");
         let xml = translated(&json).unwrap();
-        assert_eq!(outcome(&Document::Msccl(xml.clone()), 1), Outcome::Correct, "{}", msccl_xml::write(&xml));
+        assert_eq!(outcome(&Document::msccl(xml.clone()), 1), Outcome::Correct, "{}", msccl_xml::write(&xml));
         assert_eq!(written_outcome(&xml, 1), Outcome::Correct);
     }
 }
@@ -129,11 +130,13 @@ fn whoever_moves_the_bytes_a_message_carries_them() {
 fn a_plan_without_chunks_can_be_converted() {
     let meet = |name: &str| serde_json::json!({"name": name, "channel_ids": [0], "channel_type": "memory"});
     let text = document("test", [0, 0, 0], |_| vec![serde_json::json!([meet("signal"), meet("wait")])]);
-    let json = Document::Mscclpp(read(text.to_string().as_bytes(), "small.json"));
-    let reading = Reading::default();
-    let plan = json.to_plan(&reading).unwrap();
+    let json = Algorithm::Execution(read(text.to_string().as_bytes(), "small.json"));
+    let plan = as_blocks(&json, &PlanCheck::default()).unwrap();
     for name in ["empty.xml", "empty.et"] {
-        assert!(render(&plan, Path::new(name), &reading, &PlanOptions::default()).is_ok(), "{name}");
+        assert!(
+            render(&plan, Path::new(name), BY_PROTOCOL, &Budget::default(), &PlanOptions::default()).is_ok(),
+            "{name}"
+        );
     }
 }
 
@@ -206,11 +209,11 @@ fn thread_block_plans_of_the_corpus_are_written_as_execution_plans() {
         // LL128 has no words; its order is that of Simple.
         let protocol = if plan.protocol == Protocol::Ll { Protocol::Ll } else { Protocol::Simple };
         let plan = Plan { protocol, ..plan };
-        let wanted = outcome(&Document::Msccl(plan.clone()), depth(&plan, 2));
+        let wanted = outcome(&Document::msccl(plan.clone()), depth(&plan, 2));
         match written(&plan, 2) {
             Err(findings) => differ.push(format!("{name}: {wanted:?}, {}", findings[0])),
             Ok(json) => {
-                let found = outcome(&Document::Mscclpp(json), 2);
+                let found = outcome(&Document::mscclpp(json), 2);
                 if found != wanted {
                     differ.push(format!("{name}: {wanted:?}, written {found:?}"));
                 }
@@ -226,7 +229,7 @@ fn execution_plans_of_the_corpus_are_written_as_thread_block_plans() {
     let (mut differ, mut refused, mut same) = (Vec::new(), Vec::new(), 0);
     for name in expected.keys() {
         let Ok(plan) = mscclpp::read(&bytes(&folder, name), name, &ReadOptions::default()) else { continue };
-        let wanted = outcome(&Document::Mscclpp(plan.clone()), 2);
+        let wanted = outcome(&Document::mscclpp(plan.clone()), 2);
         match translated(&plan) {
             Err(findings) => {
                 let shift = matches!(plan.goal, Goal::SendRecv { shift: 2.. });
@@ -235,7 +238,7 @@ fn execution_plans_of_the_corpus_are_written_as_thread_block_plans() {
                 refused.push(format!("{name}: {wanted:?}, {}", findings[0]));
             }
             Ok(xml) => {
-                let found = outcome(&Document::Msccl(xml), 1);
+                let found = outcome(&Document::msccl(xml), 1);
                 same += usize::from(found == wanted);
                 if found != wanted {
                     differ.push(format!("{name}: {wanted:?}, written {found:?}"));

@@ -3,8 +3,9 @@
 use crate::support::execution::{document, got, local, packets, pipeline, read_and_reduced, remote, switched};
 use ahbm_check::{CheckOptions, Outcome, Verdict, check};
 use ahbm_emulator::{Memory, Options, replay, simulate};
+use ahbm_findings::Diagnostic;
 use ahbm_formats::mscclpp::{ReadOptions, read};
-use ahbm_machine::{Diagnostic, Machine};
+use ahbm_machine::Machine;
 use ahbm_plan::execution::{ExecutionPlan, Launch};
 use ahbm_plan::{Budget, Limit, LowerOptions};
 use ahbm_program::Dtype;

@@ -9,7 +9,7 @@ use ahbm_formats::mscclpp::{ReadOptions, read, write};
 use ahbm_machine::Machine;
 use ahbm_plan::execution::{ExecutionPlan, Launch};
 use ahbm_plan::{Budget, LowerOptions, Lowered};
-use ahbm_program::{Dtype, OpKind, lint};
+use ahbm_program::{Dtype, Move, OpKind, lint};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -53,7 +53,7 @@ fn verdict(plan: &ExecutionPlan, machine: &Machine) -> Verdict {
 
 fn inside(lowered: &Lowered) -> usize {
     let ops = lowered.program.bodies.iter().flat_map(|body| &body.ops);
-    ops.filter(|op| matches!(op.kind, OpKind::ReducingLoad { .. } | OpKind::Multicast { .. })).count()
+    ops.filter(|op| matches!(op.kind, OpKind::Move(Move::ReducingLoad { .. } | Move::Multicast { .. }))).count()
 }
 
 /// Rank k's chunk is the k-th that crosses every link to the switch. Short sums are multicast while the next chunks come;

@@ -1,7 +1,7 @@
 //! Host execution traces: the communications of every schema, and nothing else.
 
+use ahbm_findings::Diagnostic;
 use ahbm_formats::pytorch::{Kind, Options, parse};
-use ahbm_machine::Diagnostic;
 use ahbm_workload::{Collective, Groups, Workload};
 
 const HEAD: &str = r#""pid":1,"time":"2024-02-01","start_ts":5"#;

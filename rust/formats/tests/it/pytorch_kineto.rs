@@ -149,7 +149,7 @@ fn groups_are_those_of_the_configuration_even_where_their_list_is_cut() {
     assert_eq!(codes(read(&[&quiet, &pair, &quiet, &pair])), ["AHBM-U234"]);
 }
 
-fn codes(read: Result<Workload, Vec<ahbm_machine::Diagnostic>>) -> Vec<&'static str> {
+fn codes(read: Result<Workload, Vec<ahbm_findings::Diagnostic>>) -> Vec<&'static str> {
     read.unwrap_err().into_iter().map(|finding| finding.code).collect()
 }
 
@@ -250,7 +250,7 @@ fn one_step_is_what_its_host_launched() {
     assert_eq!((missing[0].code, missing[0].hint.as_deref()), ("AHBM-F187", Some("steps in it: 3, 4, 5")));
 }
 
-fn parse_one(profile: &Profile, options: &Options) -> Result<Workload, Vec<ahbm_machine::Diagnostic>> {
+fn parse_one(profile: &Profile, options: &Options) -> Result<Workload, Vec<ahbm_findings::Diagnostic>> {
     let text = profile.text(0, 1);
     parse("job", Kind::Kineto, &[("trace.json", text.as_bytes())], options, Groups::default())
 }

@@ -1,13 +1,13 @@
 //! Schedules of synthesizers become plans that are right, and say where they are not.
 
-use ahbm_check::Outcome;
-use ahbm_formats::{Document, Reading, schedules::Producer};
-use ahbm_plan::{Budget, Limit};
+use ahbm_check::{Outcome, PlanCheck, check_plan};
+use ahbm_formats::schedules::Producer;
+use ahbm_plan::{Algorithm, Budget, Limit, Plan};
 
-/// The document and its plan.
-fn read(producer: Producer, text: &str) -> Document {
+/// The plan of a schedule.
+fn read(producer: Producer, text: &str) -> Plan {
     let read = producer.read(text.as_bytes(), "given", &Budget::default());
-    Document::Schedule(read.unwrap_or_else(|finding| panic!("{}", finding.message)), producer)
+    read.unwrap_or_else(|finding| panic!("{}", finding.message))
 }
 
 fn refused(producer: Producer, text: &str) -> (&'static str, String) {
@@ -17,9 +17,9 @@ fn refused(producer: Producer, text: &str) -> (&'static str, String) {
 }
 
 fn checked(producer: Producer, text: &str) -> (&'static str, Outcome) {
-    let document = read(producer, text);
-    let verdict = document.check(&Reading::default());
-    (document.goal().name(), verdict.outcome)
+    let algorithm = Algorithm::Blocks(read(producer, text));
+    let verdict = check_plan(&algorithm, &PlanCheck::default());
+    (algorithm.goal().name(), verdict.outcome)
 }
 
 const RING: &str = "NPUs Count,3\nLinks Count,3\nChunks Count,3\nChunk Size,1024,B\n\
@@ -29,7 +29,7 @@ const RING: &str = "NPUs Count,3\nLinks Count,3\nChunks Count,3\nChunk Size,1024
 #[test]
 fn a_tacos_ring_is_an_all_gather_in_the_order_of_its_links() {
     assert_eq!(checked(Producer::Tacos, RING), ("all_gather", Outcome::Correct));
-    let Document::Schedule(plan, _) = read(Producer::Tacos, RING) else { unreachable!() };
+    let plan = read(Producer::Tacos, RING);
     let first = &plan.ranks[0].blocks[0];
     assert_eq!((first.send, plan.origin(0, first.steps[0].line).to_string()), (Some(1), "given:6".into()));
     let sent: Vec<u32> = first.steps.iter().filter(|step| step.action.sends()).map(|step| step.src.chunk).collect();
@@ -82,7 +82,7 @@ fn tacos_files_that_are_none() {
 
 #[test]
 fn a_tacos_file_that_states_more_links_may_be_cut_off() {
-    let codes = |text: &str| read(Producer::Tacos, text).warnings().iter().map(|w| w.code).collect::<Vec<_>>();
+    let codes = |text: &str| read(Producer::Tacos, text).warnings.iter().map(|w| w.code).collect::<Vec<_>>();
     assert_eq!(codes(RING), [""; 0]);
     let cut = RING.replace("Links Count,3", "Links Count,5");
     assert_eq!(codes(&cut), ["AHBM-F175"]);
@@ -102,7 +102,7 @@ const FLOWS: &str = r#"{"1-Epoch_Duration": 1e-9, "6-Demand_Met": {}, "8-Chunk p
 fn te_ccl_flows_are_an_all_gather_among_the_gpus() {
     assert_eq!(checked(Producer::Teccl, FLOWS), ("all_gather", Outcome::Correct));
     assert_eq!(Producer::of_json(FLOWS.as_bytes()), Some(Producer::Teccl));
-    assert_eq!(read(Producer::Teccl, FLOWS).ranks(), 3);
+    assert_eq!(read(Producer::Teccl, FLOWS).ranks.len(), 3);
 }
 
 #[test]
@@ -202,8 +202,8 @@ fn sccl_algorithms_are_told_apart_by_their_conditions() {
 
 #[test]
 fn one_rank_that_has_nothing_to_do_is_proven_too() {
-    let document = read(Producer::Sccl, &sccl(1, &[(0, vec![0], 0)], &[]));
-    let verdict = document.check(&Reading::default());
+    let algorithm = Algorithm::Blocks(read(Producer::Sccl, &sccl(1, &[(0, vec![0], 0)], &[])));
+    let verdict = check_plan(&algorithm, &PlanCheck::default());
     assert_eq!((verdict.outcome, verdict.findings.len()), (Outcome::Correct, 0));
     assert_eq!(verdict.proof.map(|proof| (proof.elements, proof.time_ps)), Some((1, 0)));
 }
@@ -228,9 +228,9 @@ fn ranks_exchange_one_address_in_a_step() {
     let far: &[[u32; 3]] = &[[0, 0, 2], [0, 1, 3], [0, 2, 0], [0, 3, 1]];
     assert_eq!(checked(Producer::Sccl, &sccl(4, &sum(4), &[near, far])), ("all_reduce", Outcome::Correct));
     let everybody: &[[u32; 3]] = &[[0, 0, 1], [0, 0, 2], [0, 1, 0], [0, 1, 2], [0, 2, 0], [0, 2, 1]];
-    let document = read(Producer::Sccl, &sccl(3, &sum(3), &[everybody]));
+    let algorithm = Algorithm::Blocks(read(Producer::Sccl, &sccl(3, &sum(3), &[everybody])));
     // No send waits for a receive, so that a message of any size passes through one slot.
-    let verdict = document.check(&Reading::default());
+    let verdict = check_plan(&algorithm, &PlanCheck::default());
     assert_eq!((verdict.outcome, verdict.min_slots), (Outcome::Correct, Some(1)));
     assert_eq!(verdict.findings.iter().map(|finding| finding.code).collect::<Vec<_>>(), [""; 0]);
 }
@@ -286,7 +286,7 @@ proptest::proptest! {
         let producer = [Producer::Tacos, Producer::Teccl, Producer::Sccl][which];
         let budget = Budget::default().with(Limit::Ranks, 64).with(Limit::Steps, 4096);
         match producer.read(&mutated(text, &changes), "given", &budget) {
-            Ok(plan) => drop(Document::Schedule(plan, producer).check(&Reading { orders: 1, calls: 1, ..Reading::default() })),
+            Ok(plan) => drop(check_plan(&Algorithm::Blocks(plan), &PlanCheck { orders: 1, calls: 1, ..PlanCheck::default() })),
             Err(finding) => proptest::prop_assert!(!finding.code.is_empty()),
         }
     }

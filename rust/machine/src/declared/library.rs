@@ -2,8 +2,8 @@
 //! measured tables.
 
 use super::{Bytes, Count, Reader, Real, Signed, Value, Word, section};
-use crate::yaml::Tree;
 use crate::{Band, Library};
+use ahbm_wire::yaml::Tree;
 
 section! {
     /// The algorithms that the communication library of the machine runs, by collective: what a call takes where neither

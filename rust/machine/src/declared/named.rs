@@ -2,7 +2,7 @@
 
 use super::Reader;
 use super::reader::shorten;
-use crate::yaml::Tree;
+use ahbm_wire::yaml::Tree;
 use indexmap::IndexMap;
 
 const MOST: usize = 64;

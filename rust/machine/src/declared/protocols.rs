@@ -1,8 +1,8 @@
 //! `protocols`: how a communication library sends, as changes of the links between SIPs.
 
 use super::{Bytes, Count, Gbs, Ns, Reader, Real, Value, Word, named, section};
-use crate::yaml::Tree;
 use crate::{Channels, Protocol};
+use ahbm_wire::yaml::Tree;
 use indexmap::IndexMap;
 use serde_json::{Value as Json, json};
 

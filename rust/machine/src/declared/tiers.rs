@@ -1,7 +1,7 @@
 //! `ipcq.tiers`: memories that queue slots can live in.
 
 use super::{Gbs, Ns, Reader, Value, named, section};
-use crate::yaml::Tree;
+use ahbm_wire::yaml::Tree;
 use indexmap::IndexMap;
 use serde_json::{Value as Json, json};
 

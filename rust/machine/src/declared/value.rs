@@ -1,8 +1,9 @@
 //! Leaf values: how each is read, bounded, described in the schema and written canonically.
 
-use super::reader::{Reader, shorten, suggestion};
-use crate::yaml::{Tree, Value as Yaml};
+use super::reader::{Reader, shorten};
 use crate::{DmaChannels, Ps, Rate, ns_to_ps};
+use ahbm_findings::suggestion;
+use ahbm_wire::yaml::{Tree, Value as Yaml};
 use serde_json::{Value as Json, json};
 
 /// Something a topology can declare.

@@ -1,6 +1,7 @@
 //! Topology files: shipped ones resolve, bad ones are refused with code, line and hint.
 
-use ahbm_machine::{Coord, Diagnostic, Machine, Node, PeId, topology_schema};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{Coord, Machine, Node, PeId, topology_schema};
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
 

@@ -5,7 +5,7 @@ use super::posts::Posts;
 use super::{Action, Block, Slot, Step};
 use crate::RankBuffers;
 use ahbm_machine::Direction;
-use ahbm_program::{BodyBuilder, Mem, OpKind, OriginId, Tile, ValueId};
+use ahbm_program::{BodyBuilder, Comm, Control, Math, Mem, Move, OpKind, OriginId, Tile, ValueId};
 
 /// Reductions into one place that a runtime does in one pass over it, at most.
 const MAX_FUSED: usize = 16;
@@ -39,7 +39,7 @@ impl<'a> Writer<'a> {
                 let at = origins[index];
                 if let Some(dep) = step.wait {
                     let (counter, at_least) = self.posts.goal(dep, slice as u32);
-                    self.body.push(OpKind::WaitCounter { counter, at_least }, 0, at);
+                    self.body.push(Control::WaitCounter { counter, at_least }, 0, at);
                 }
                 let fused = fused(&block.steps[index..]);
                 self.calls = u16::from(step.action != Action::Nop);
@@ -49,7 +49,7 @@ impl<'a> Writer<'a> {
                 }
                 index += fused;
                 if block.steps[index - 1].posts {
-                    self.body.push(OpKind::Signal { counter: own, add: 1, posted: false }, 0, origins[index - 1]);
+                    self.body.push(Control::Signal { counter: own, add: 1, posted: false }, 0, origins[index - 1]);
                 }
             }
         }
@@ -63,7 +63,7 @@ impl<'a> Writer<'a> {
         let dst = self.mem(step.dst, m, step.action.writes());
         match step.action {
             Action::Nop => {}
-            Action::Copy => self.push(OpKind::Copy { src, dst, tile, posted: false }, m),
+            Action::Copy => self.push(Move::Copy { src, dst, tile, posted: false }, m),
             Action::Send => {
                 let value = self.load(src, tile, m);
                 self.send(value, tile, m);
@@ -72,7 +72,7 @@ impl<'a> Writer<'a> {
             Action::Recv | Action::RecvCopySend => {
                 self.await_slot(step, m);
                 let value = self.recv(tile, m);
-                self.push(OpKind::Store { src: value, mem: dst, tile, posted: false }, m);
+                self.push(Move::Store { src: value, mem: dst, tile, posted: false }, m);
                 if step.action.sends() {
                     self.send(value, tile, m);
                 }
@@ -85,7 +85,7 @@ impl<'a> Writer<'a> {
                 self.combine(mine, mine, incoming, tile, m);
                 self.body.release(incoming);
                 if step.action.writes() {
-                    self.push(OpKind::Store { src: mine, mem: dst, tile, posted: false }, m);
+                    self.push(Move::Store { src: mine, mem: dst, tile, posted: false }, m);
                 }
                 if step.action.sends() {
                     self.send(mine, tile, m);
@@ -100,7 +100,7 @@ impl<'a> Writer<'a> {
                     self.combine(sum, sum, value, tile, m);
                     self.body.release(value);
                 }
-                self.push(OpKind::Store { src: sum, mem: dst, tile, posted: false }, m);
+                self.push(Move::Store { src: sum, mem: dst, tile, posted: false }, m);
                 self.body.release(sum);
             }
         }
@@ -115,35 +115,35 @@ impl<'a> Writer<'a> {
         self.body.mem(Mem { buffer, offset: region.offset + element * self.layout.dtype.bytes() })
     }
 
-    fn push(&mut self, kind: OpKind, m: &Moves) {
+    fn push(&mut self, kind: impl Into<OpKind>, m: &Moves) {
         self.body.push(kind, std::mem::take(&mut self.calls), m.at);
     }
 
     /// A step that passes a message on moves it from slot to slot: it holds the one until it has the other.
     fn await_slot(&mut self, step: &Step, m: &Moves) {
         if step.action.sends() {
-            self.push(OpKind::AwaitSlot { dir: m.way.send }, m);
+            self.push(Comm::AwaitSlot { dir: m.way.send }, m);
         }
     }
 
     fn load(&mut self, mem: u32, tile: u32, m: &Moves) -> ValueId {
         let dst = self.body.value();
-        self.push(OpKind::Load { dst, mem, tile }, m);
+        self.push(Move::Load { dst, mem, tile }, m);
         dst
     }
 
     fn recv(&mut self, tile: u32, m: &Moves) -> ValueId {
         let dst = self.body.value();
-        self.push(OpKind::Recv { dir: m.way.recv, dst, tile }, m);
+        self.push(Comm::Recv { dir: m.way.recv, dst, tile }, m);
         dst
     }
 
     fn send(&mut self, src: ValueId, tile: u32, m: &Moves) {
-        self.push(OpKind::Send { dir: m.way.send, src, tile }, m);
+        self.push(Comm::Send { dir: m.way.send, src, tile }, m);
     }
 
     fn combine(&mut self, dst: ValueId, a: ValueId, b: ValueId, tile: u32, m: &Moves) {
-        self.push(OpKind::Binary { f: self.layout.reduce, dst, a, b, tile }, m);
+        self.push(Math::Binary { f: self.layout.reduce, dst, a, b, tile }, m);
     }
 }
 

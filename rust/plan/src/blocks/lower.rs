@@ -6,9 +6,11 @@ use super::posts::Posts;
 use super::queues::Queues;
 use super::{Plan, Precopy};
 use crate::{Budget, Limit, LowerOptions, Lowered, Protocol, RankBuffers, Reduction, Region, Site};
-use ahbm_machine::{Diagnostic, Machine, Node};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{Machine, Node};
 use ahbm_program::{
-    AgentId, BinaryFn, BodyBuilder, ChannelSettings, Dtype, Mem, OpKind, OriginId, ProgramBuilder, Scalar, Tile,
+    AgentId, BinaryFn, BodyBuilder, ChannelSettings, Control, Dtype, Math, Mem, Move, OriginId, ProgramBuilder, Scalar,
+    Tile,
 };
 
 impl Plan {
@@ -183,7 +185,7 @@ impl RankWriter<'_> {
         if let (Some(divisor), Some(counter)) = (divisor, ended) {
             let origin = self.builder.origins.intern(self.plan.whole());
             let mut body = BodyBuilder::new();
-            body.push(OpKind::WaitCounter { counter, at_least: blocks + u32::from(copied) }, 0, origin);
+            body.push(Control::WaitCounter { counter, at_least: blocks + u32::from(copied) }, 0, origin);
             divide(&mut body, self.layout, &self.buffers.output, divisor, origin);
             self.stand(body);
         }
@@ -200,11 +202,11 @@ impl RankWriter<'_> {
                 let channel = block.channel + instance * plan.channels;
                 let mut at = |line| self.builder.origins.intern(plan.origin(rank, line));
                 if let Some(counter) = started {
-                    writer.body.push(OpKind::WaitCounter { counter, at_least: 1 }, 0, at(block.line));
+                    writer.body.push(Control::WaitCounter { counter, at_least: 1 }, 0, at(block.line));
                 }
                 writer.block(block, channel, posts.counter(own), &mut at);
                 if let Some(counter) = ended {
-                    writer.body.push(OpKind::Signal { counter, add: 1, posted: false }, 0, at(block.line));
+                    writer.body.push(Control::Signal { counter, add: 1, posted: false }, 0, at(block.line));
                 }
                 let agent = self.stand(writer.body);
                 queues.add(rank, block, channel, agent);
@@ -218,7 +220,7 @@ impl RankWriter<'_> {
         let mut body = BodyBuilder::new();
         let mut at = |copy: &Precopy| self.builder.origins.intern(self.plan.origin(self.rank, copy.line));
         if let Some((counter, at_least)) = order.waits {
-            body.push(OpKind::WaitCounter { counter, at_least }, 0, at(first));
+            body.push(Control::WaitCounter { counter, at_least }, 0, at(first));
         }
         for copy in list {
             let origin = at(copy);
@@ -237,7 +239,7 @@ impl RankWriter<'_> {
             }
         }
         if let Some(counter) = order.signals {
-            body.push(OpKind::Signal { counter, add: 1, posted: false }, 0, at(last));
+            body.push(Control::Signal { counter, add: 1, posted: false }, 0, at(last));
         }
         self.stand(body);
     }
@@ -269,7 +271,7 @@ fn copy_piece(
     };
     let (src, dst) = (mem(0, &buffers.input, input), mem(1, &buffers.output, output));
     let tile = body.tile(Tile::new(layout.dtype, &[elements * u64::from(chunks)]));
-    body.push(OpKind::Copy { src, dst, tile, posted: false }, 1, origin);
+    body.push(Move::Copy { src, dst, tile, posted: false }, 1, origin);
 }
 
 /// Divides the result, whose buffer is the second of the table.
@@ -284,10 +286,10 @@ fn divide(body: &mut BodyBuilder, layout: &Layout, output: &Region, divisor: u32
                 body.tile(Tile::new(layout.dtype, &[elements * u64::from(chunks)])),
             );
             let [sum, dst] = [(); 2].map(|()| body.value());
-            body.push(OpKind::Load { dst: sum, mem, tile }, 1, origin);
+            body.push(Move::Load { dst: sum, mem, tile }, 1, origin);
             let f = BinaryFn::Div;
-            body.push(OpKind::BinaryScalar { f, swapped: false, dst, a: sum, scalar, tile }, 1, origin);
-            body.push(OpKind::Store { src: dst, mem, tile, posted: false }, 1, origin);
+            body.push(Math::BinaryScalar { f, swapped: false, dst, a: sum, scalar, tile }, 1, origin);
+            body.push(Move::Store { src: dst, mem, tile, posted: false }, 1, origin);
             body.release(sum);
             body.release(dst);
         }

@@ -1,7 +1,8 @@
 //! Queues: both ends of every (source rank, destination rank, channel).
 
 use super::{Action, Block, Plan};
-use ahbm_machine::{Diagnostic, Direction};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::Direction;
 use ahbm_program::{AgentId, ProgramBuilder};
 use rustc_hash::{FxHashMap, FxHashSet};
 

@@ -9,7 +9,7 @@
 use super::{Action, Block, Dep, Places, Plan, Rank, Slot, Step};
 use crate::collective::{Content, Extent, Relation};
 use crate::{Goal, Protocol, Space};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use rustc_hash::FxHashMap;
 
 /// A piece over a queue; from a rank to itself, a copy that the rank keeps as a parcel which nothing was written to.

@@ -2,7 +2,7 @@
 
 use super::{Plan, Rank};
 use crate::{Budget, Limit, Space};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use rustc_hash::FxHashSet;
 
 impl Plan {

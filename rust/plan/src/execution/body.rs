@@ -3,9 +3,10 @@
 use super::context::Context;
 use super::layout::{Iteration, Piece};
 use super::{Action, Form, Kind, Op, Operand, Places};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_program::{
-    BinaryFn, Body, BodyBuilder, BufferId, Locus, Mem, OpKind, Origin, OriginId, Origins, Tile, ValueId,
+    BinaryFn, Body, BodyBuilder, BufferId, Control, Locus, Math, Mem, Move, OpKind, Origin, OriginId, Origins, Tile,
+    ValueId,
 };
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
@@ -90,7 +91,7 @@ impl<'l, 'p> Writer<'l, 'p> {
         let first = self.all.semaphores[self.rank as usize];
         for (counter, &add) in (first..).zip(&self.all.plan.ranks[self.rank as usize].semaphores) {
             if add > 0 {
-                self.push(OpKind::Signal { counter, add, posted: false });
+                self.push(Control::Signal { counter, add, posted: false });
             }
         }
     }
@@ -101,13 +102,13 @@ impl<'l, 'p> Writer<'l, 'p> {
             Action::Flush => self.fence(),
             Action::Barrier(id) => {
                 self.fence();
-                self.push(OpKind::Barrier { id: self.all.barriers[self.rank as usize] + id });
+                self.push(Control::Barrier { id: self.all.barriers[self.rank as usize] + id });
             }
             Action::Acquire(ids) => ids.iter().for_each(|id| {
-                self.push(OpKind::Acquire { counter: self.all.semaphores[self.rank as usize] + id, amount: 1 });
+                self.push(Control::Acquire { counter: self.all.semaphores[self.rank as usize] + id, amount: 1 });
             }),
             Action::Release(ids) => ids.iter().for_each(|id| {
-                self.push(OpKind::Signal {
+                self.push(Control::Signal {
                     counter: self.all.semaphores[self.rank as usize] + id,
                     add: 1,
                     posted: false,
@@ -134,19 +135,19 @@ impl<'l, 'p> Writer<'l, 'p> {
 
     fn signal(&mut self, ends: &[Option<u32>]) {
         for &counter in ends.iter().flatten() {
-            self.push(OpKind::Signal { counter, add: 1, posted: self.posted });
+            self.push(Control::Signal { counter, add: 1, posted: self.posted });
         }
     }
 
     fn fence(&mut self) {
         if std::mem::take(&mut self.posted) {
-            self.push(OpKind::Fence);
+            self.push(Control::Fence);
         }
     }
 
     /// Signals that were not waited for stay, for the next wait and for the next launch.
     fn wait(&mut self, end: u32) {
-        self.push(OpKind::Acquire { counter: end, amount: 1 });
+        self.push(Control::Acquire { counter: end, amount: 1 });
     }
 
     fn transfer(
@@ -171,10 +172,10 @@ impl<'l, 'p> Writer<'l, 'p> {
         let from = self.mem(&src, 0)?;
         let to = self.mem(&dst, 0)?;
         let posted = self.posts(&dst);
-        self.push(OpKind::Copy { src: from, dst: to, tile, posted });
+        self.push(Move::Copy { src: from, dst: to, tile, posted });
         if dst.form == Form::Packets {
             let flags = self.mem(&dst, 1)?;
-            self.push(OpKind::Copy { src: from, dst: flags, tile, posted });
+            self.push(Move::Copy { src: from, dst: flags, tile, posted });
             self.post_packets(&dst, posted);
         }
         Ok(())
@@ -206,12 +207,12 @@ impl<'l, 'p> Writer<'l, 'p> {
             }
             let (tile, mem) = (self.tile(piece), self.mem(piece, 0)?);
             let value = self.body.value();
-            self.push(OpKind::Load { dst: value, mem, tile });
+            self.push(Move::Load { dst: value, mem, tile });
             total = Some(match total {
                 None => value,
                 Some(sum) => {
                     let dst = self.body.value();
-                    self.push(OpKind::Binary { f: function, dst, a: sum, b: value, tile });
+                    self.push(Math::Binary { f: function, dst, a: sum, b: value, tile });
                     self.body.release(sum);
                     self.body.release(value);
                     dst
@@ -220,7 +221,7 @@ impl<'l, 'p> Writer<'l, 'p> {
         }
         if grouped {
             let (dst, tile, group) = (self.body.value(), self.tile(&operands[0]), self.group(operands.iter(), 0)?);
-            self.push(OpKind::ReducingLoad { f: function, dst, group, tile });
+            self.push(Move::ReducingLoad { f: function, dst, group, tile });
             total = Some(dst);
         }
         let Some(total) = total else { return Ok(()) };
@@ -240,10 +241,10 @@ impl<'l, 'p> Writer<'l, 'p> {
         for piece in places {
             let (tile, mem) = (self.tile(piece), self.mem(piece, 0)?);
             let posted = self.posts(piece);
-            self.push(OpKind::Store { src, mem, tile, posted });
+            self.push(Move::Store { src, mem, tile, posted });
             if piece.form == Form::Packets {
                 let flags = self.mem(piece, 1)?;
-                self.push(OpKind::Store { src, mem: flags, tile, posted });
+                self.push(Move::Store { src, mem: flags, tile, posted });
                 self.post_packets(piece, posted);
             }
         }
@@ -277,7 +278,7 @@ impl<'l, 'p> Writer<'l, 'p> {
             return Ok(());
         }
         let (dst, tile, mem) = (self.body.value(), self.tile(&src), self.mem(&src, 0)?);
-        self.push(OpKind::Load { dst, mem, tile });
+        self.push(Move::Load { dst, mem, tile });
         self.store(op, dst, &places)?;
         self.body.release(dst);
         Ok(())
@@ -288,7 +289,7 @@ impl<'l, 'p> Writer<'l, 'p> {
         let (tile, packets) = (self.tile(places[0]), places[0].form == Form::Packets);
         for area in 0..1 + u64::from(packets) {
             let group = self.group(places.iter().copied(), area)?;
-            self.push(OpKind::Multicast { src, group, tile });
+            self.push(Move::Multicast { src, group, tile });
         }
         self.posted = true;
         if packets {
@@ -304,13 +305,13 @@ impl<'l, 'p> Writer<'l, 'p> {
 
     fn await_packets(&mut self, piece: &Piece) {
         for counter in self.all.packets.counters(piece) {
-            self.push(OpKind::WaitCounter { counter, at_least: 1 });
+            self.push(Control::WaitCounter { counter, at_least: 1 });
         }
     }
 
     fn post_packets(&mut self, piece: &Piece, posted: bool) {
         for counter in self.all.packets.counters(piece) {
-            self.push(OpKind::Signal { counter, add: 1, posted });
+            self.push(Control::Signal { counter, add: 1, posted });
         }
     }
 
@@ -340,7 +341,7 @@ impl<'l, 'p> Writer<'l, 'p> {
         Ok(self.body.mem(Mem { buffer, offset: offset + piece.offset }))
     }
 
-    fn push(&mut self, kind: OpKind) {
+    fn push(&mut self, kind: impl Into<OpKind>) {
         self.body.push(kind, std::mem::take(&mut self.calls), self.origin);
     }
 }

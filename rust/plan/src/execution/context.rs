@@ -4,7 +4,8 @@ use super::layout::Layout;
 use super::packets::Packets;
 use super::{Action, ExecutionPlan, Form, Op};
 use crate::{RankBuffers, Region, Site, Space};
-use ahbm_machine::{Diagnostic, Node};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::Node;
 use ahbm_program::{BufferId, ProgramBuilder};
 
 /// The objects to which the bodies of a program refer.

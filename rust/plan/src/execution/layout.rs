@@ -2,7 +2,7 @@
 
 use super::{ExecutionPlan, Form, Op, Operand, Share};
 use crate::{Extents, LowerOptions, Space};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_program::Dtype;
 
 /// Scratch of a plan that reuses resources.

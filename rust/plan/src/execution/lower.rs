@@ -5,7 +5,8 @@ use super::context::Context;
 use super::layout::Layout;
 use super::{Action, ExecutionPlan};
 use crate::{Budget, Limit, LowerOptions, Lowered, Reduction, Site};
-use ahbm_machine::{Diagnostic, Machine};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::Machine;
 use ahbm_program::{BinaryFn, ChannelSettings, ProgramBuilder};
 
 /// Which launch of the plan runs.
@@ -66,6 +67,20 @@ impl ExecutionPlan {
         let layout =
             Layout::of_cells(self, iterations, launch.even).map_err(|error| vec![error.site("plan", &*self.file)])?;
         self.lower_at(&Site::abstract_of(self.ranks.len() as u32), layout, launch.first, false, budget)
+    }
+
+    /// A launch of the plan, and those that follow it, each as `lower` makes it.
+    ///
+    /// # Errors
+    /// Those of `lower`.
+    pub fn in_turn(
+        &self,
+        launch: Launch,
+        lower: impl Fn(Launch) -> Result<Lowered, Vec<Diagnostic>>,
+    ) -> Result<Lowered, Vec<Diagnostic>> {
+        let first = lower(launch)?;
+        let later = self.after(launch).into_iter().map(|launch| Ok(lower(launch)?.program));
+        Ok(Lowered { later: later.collect::<Result<_, Vec<Diagnostic>>>()?, ..first })
     }
 
     /// Bytes of every rank's plain scratch in [`ExecutionPlan::lower_for_check`] of so many iterations.

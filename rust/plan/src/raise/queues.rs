@@ -3,7 +3,7 @@
 use super::script::{Act, Script};
 use super::{Captured, origin};
 use crate::{BlockId, PlanBuilder};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_program::{AgentId, ChannelId, OriginId, Program};
 use indexmap::IndexMap;
 use rustc_hash::{FxBuildHasher, FxHashMap};

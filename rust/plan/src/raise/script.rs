@@ -1,8 +1,8 @@
 //! What an agent does, with every value named once.
 
 use super::{Captured, gcd};
-use ahbm_machine::Diagnostic;
-use ahbm_program::{AgentId, BinaryFn, Body, ChannelId, OpKind, OriginId, ValueId};
+use ahbm_findings::Diagnostic;
+use ahbm_program::{AgentId, BinaryFn, Body, ChannelId, Comm, Control, Math, Move, OpKind, OriginId, ValueId};
 
 /// Bytes of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,41 +79,41 @@ impl Reader<'_> {
     fn op(&mut self, index: usize, kind: OpKind) -> Result<(), &'static str> {
         let program = self.given.program;
         let act = match kind {
-            OpKind::Load { dst, mem, tile } => {
+            OpKind::Move(Move::Load { dst, mem, tile }) => {
                 let at = self.run(mem, tile)?;
                 Act::Load { value: self.define(dst, at.bytes), at }
             }
-            OpKind::Store { src, mem, tile, .. } => {
+            OpKind::Move(Move::Store { src, mem, tile, .. }) => {
                 let at = self.run(mem, tile)?;
                 Act::Store { value: self.read(src, at.bytes)?, at }
             }
-            OpKind::Binary { f: BinaryFn::Add, dst, a, b, tile } => {
+            OpKind::Math(Math::Binary { f: BinaryFn::Add, dst, a, b, tile }) => {
                 let bytes = self.bytes(tile)?;
                 let (a, b) = (self.read(a, bytes)?, self.read(b, bytes)?);
                 Act::Sum { value: self.define(dst, bytes), a, b }
             }
-            OpKind::Send { dir, src, tile } => {
+            OpKind::Comm(Comm::Send { dir, src, tile }) => {
                 let bytes = self.bytes(tile)?;
                 let channel = self.between_ranks(program.tx(self.agent, dir))?;
                 Act::Send { channel, value: self.read(src, bytes)? }
             }
-            OpKind::Recv { dir, dst, tile } => {
+            OpKind::Comm(Comm::Recv { dir, dst, tile }) => {
                 let bytes = self.bytes(tile)?;
                 let channel = self.between_ranks(program.rx(self.agent, dir))?;
                 Act::Recv { channel, value: self.define(dst, bytes) }
             }
-            OpKind::PostRecv { dir, dst, tile } => {
+            OpKind::Comm(Comm::PostRecv { dir, dst, tile }) => {
                 let bytes = self.bytes(tile)?;
                 let channel = self.between_ranks(program.rx(self.agent, dir))?;
                 Act::Post { channel, value: self.define(dst, bytes) }
             }
-            OpKind::Await { value } => Act::Await { value: self.known(value)? },
+            OpKind::Comm(Comm::Await { value }) => Act::Await { value: self.known(value)? },
             // Calls that no operation follows.
-            OpKind::Delay { ps: 0 } => return Ok(()),
-            OpKind::Fill { .. } | OpKind::Arange { .. } => return Err("a plan has no numbers of its own"),
-            OpKind::Binary { .. } => return Err("a plan leaves its operator to the run: kernels add"),
-            OpKind::Cast { .. } => return Err("a plan has one element type"),
-            OpKind::RecvAny { .. } => return Err("a plan says whose message is next"),
+            OpKind::Control(Control::Delay { ps: 0 }) => return Ok(()),
+            OpKind::Math(Math::Fill { .. } | Math::Arange { .. }) => return Err("a plan has no numbers of its own"),
+            OpKind::Math(Math::Binary { .. }) => return Err("a plan leaves its operator to the run: kernels add"),
+            OpKind::Math(Math::Cast { .. }) => return Err("a plan has one element type"),
+            OpKind::Comm(Comm::RecvAny { .. }) => return Err("a plan says whose message is next"),
             _ => return Err("a plan moves chunks and reduces them, nothing else"),
         };
         let position = self.script.acts.len();

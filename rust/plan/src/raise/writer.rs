@@ -6,7 +6,7 @@ use super::script::{Act, Run, Script};
 use super::{Captured, origin};
 use crate::blocks::{Action, Slot};
 use crate::{BlockId, Budget, Limit, PlanBuilder, Space, StepId, StepSpec};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_program::{AgentId, Origin, OriginId};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;

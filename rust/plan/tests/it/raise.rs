@@ -4,8 +4,8 @@ use ahbm_machine::{Coord, Direction, Heading, Node, PeId, Sfr};
 use ahbm_plan::blocks::{Action, Step};
 use ahbm_plan::{Budget, Captured, Collective, Limit, Plan, Space};
 use ahbm_program::{
-    BinaryFn, BodyBuilder, ChannelSettings, Dtype, Locus, Mem, OpKind, Origin, OriginId, Program, ProgramBuilder, Tile,
-    ValueId,
+    BinaryFn, BodyBuilder, ChannelSettings, Comm, Dtype, Locus, Math, Mem, Move, OpKind, Origin, OriginId, Program,
+    ProgramBuilder, Tile, ValueId,
 };
 
 const E: Direction = Direction::Global(Heading::E);
@@ -35,35 +35,35 @@ impl Kernel {
 
     fn load(&mut self, first: u64, elements: u64) -> ValueId {
         let (dst, mem, tile) = (self.body.value(), self.mem(first), self.tile(elements));
-        self.push(OpKind::Load { dst, mem, tile });
+        self.push(OpKind::Move(Move::Load { dst, mem, tile }));
         dst
     }
 
     fn store(&mut self, src: ValueId, first: u64, elements: u64) {
         let (mem, tile) = (self.mem(first), self.tile(elements));
-        self.push(OpKind::Store { src, mem, tile, posted: false });
+        self.push(OpKind::Move(Move::Store { src, mem, tile, posted: false }));
     }
 
     fn send(&mut self, way: Direction, src: ValueId, elements: u64) {
         let (dir, tile) = (self.body.direction(way), self.tile(elements));
-        self.push(OpKind::Send { dir, src, tile });
+        self.push(OpKind::Comm(Comm::Send { dir, src, tile }));
     }
 
     fn recv(&mut self, way: Direction, elements: u64) -> ValueId {
         let (dst, dir, tile) = (self.body.value(), self.body.direction(way), self.tile(elements));
-        self.push(OpKind::Recv { dir, dst, tile });
+        self.push(OpKind::Comm(Comm::Recv { dir, dst, tile }));
         dst
     }
 
     fn post(&mut self, way: Direction, elements: u64) -> ValueId {
         let (dst, dir, tile) = (self.body.value(), self.body.direction(way), self.tile(elements));
-        self.push(OpKind::PostRecv { dir, dst, tile });
+        self.push(OpKind::Comm(Comm::PostRecv { dir, dst, tile }));
         dst
     }
 
     fn add(&mut self, a: ValueId, b: ValueId, elements: u64) -> ValueId {
         let (dst, tile) = (self.body.value(), self.tile(elements));
-        self.push(OpKind::Binary { f: BinaryFn::Add, dst, a, b, tile });
+        self.push(OpKind::Math(Math::Binary { f: BinaryFn::Add, dst, a, b, tile }));
         dst
     }
 }
@@ -88,7 +88,7 @@ fn program(ranks: u32, each: u32, write: impl Fn(&mut Kernel)) -> Program {
     builder.finish(ChannelSettings { slots: 4, slot_bytes: None, tier: 0, credit_bytes: 16 }).expect("a program")
 }
 
-fn raised(program: &Program, ranks: u32, budget: &Budget) -> Result<Plan, Vec<ahbm_machine::Diagnostic>> {
+fn raised(program: &Program, ranks: u32, budget: &Budget) -> Result<Plan, Vec<ahbm_findings::Diagnostic>> {
     let collective = (Collective::AllReduce, 0);
     let given = Captured { program, name: "test", collective, ranks, bytes: BYTES, dtype: Dtype::I64 };
     Plan::from_program(&given, budget)
@@ -178,7 +178,7 @@ fn a_posted_receive_holds_nothing_up() {
         let own = k.load(0, 4);
         let future = k.post(W, 4);
         k.send(E, own, 4);
-        k.push(OpKind::Await { value: future });
+        k.push(OpKind::Comm(Comm::Await { value: future }));
         k.store(future, 0, 4);
     });
     let [sends, receives] = &plan.ranks[0].blocks[..] else { panic!("a thread block of its own") };
@@ -192,7 +192,7 @@ fn a_posted_receive_holds_nothing_up() {
 fn refusals_name_the_operation_its_rank_and_its_line() {
     let exp = program(2, 1, |k| {
         let (a, tile) = (k.load(0, 4), k.tile(4));
-        k.push(OpKind::Unary { f: ahbm_program::UnaryFn::Exp, dst: a, a, tile });
+        k.push(OpKind::Math(Math::Unary { f: ahbm_program::UnaryFn::Exp, dst: a, a, tile }));
     });
     let findings = raised(&exp, 2, &Budget::default()).expect_err("no plan");
     // Both ranks, told once.

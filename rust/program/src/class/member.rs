@@ -2,7 +2,7 @@
 
 use super::columns::Columns;
 use super::{Access, Class, Group, Surroundings, Way};
-use crate::{Body, Map, Mem, Op, OpKind, Set, Shared};
+use crate::{Body, Comm, Map, Mem, Move, Op, OpKind, Set, Shared};
 use ahbm_machine::{Coord, Direction};
 use std::sync::Arc;
 
@@ -138,15 +138,23 @@ fn renamed(kind: OpKind, (mems, ways, groups): &Numbers) -> OpKind {
     let way = |dir: u16| ways[usize::from(dir)];
     let several = |group: u32| groups[group as usize];
     match kind {
-        OpKind::Load { dst, mem: from, tile } => OpKind::Load { dst, mem: mem(from), tile },
-        OpKind::Store { src, mem: to, tile, posted } => OpKind::Store { src, mem: mem(to), tile, posted },
-        OpKind::Copy { src, dst, tile, posted } => OpKind::Copy { src: mem(src), dst: mem(dst), tile, posted },
-        OpKind::ReducingLoad { f, dst, group, tile } => OpKind::ReducingLoad { f, dst, group: several(group), tile },
-        OpKind::Multicast { src, group, tile } => OpKind::Multicast { src, group: several(group), tile },
-        OpKind::Send { dir, src, tile } => OpKind::Send { dir: way(dir), src, tile },
-        OpKind::AwaitSlot { dir } => OpKind::AwaitSlot { dir: way(dir) },
-        OpKind::Recv { dir, dst, tile } => OpKind::Recv { dir: way(dir), dst, tile },
-        OpKind::PostRecv { dir, dst, tile } => OpKind::PostRecv { dir: way(dir), dst, tile },
+        OpKind::Move(Move::Load { dst, mem: from, tile }) => OpKind::Move(Move::Load { dst, mem: mem(from), tile }),
+        OpKind::Move(Move::Store { src, mem: to, tile, posted }) => {
+            OpKind::Move(Move::Store { src, mem: mem(to), tile, posted })
+        }
+        OpKind::Move(Move::Copy { src, dst, tile, posted }) => {
+            OpKind::Move(Move::Copy { src: mem(src), dst: mem(dst), tile, posted })
+        }
+        OpKind::Move(Move::ReducingLoad { f, dst, group, tile }) => {
+            OpKind::Move(Move::ReducingLoad { f, dst, group: several(group), tile })
+        }
+        OpKind::Move(Move::Multicast { src, group, tile }) => {
+            OpKind::Move(Move::Multicast { src, group: several(group), tile })
+        }
+        OpKind::Comm(Comm::Send { dir, src, tile }) => OpKind::Comm(Comm::Send { dir: way(dir), src, tile }),
+        OpKind::Comm(Comm::AwaitSlot { dir }) => OpKind::Comm(Comm::AwaitSlot { dir: way(dir) }),
+        OpKind::Comm(Comm::Recv { dir, dst, tile }) => OpKind::Comm(Comm::Recv { dir: way(dir), dst, tile }),
+        OpKind::Comm(Comm::PostRecv { dir, dst, tile }) => OpKind::Comm(Comm::PostRecv { dir: way(dir), dst, tile }),
         other => other,
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::Shared;
 use crate::formula::{Axis, Function};
-use crate::{Mem, Op, OpKind, Tile, ValueId};
+use crate::{Comm, Mem, Move, Op, OpKind, Tile, ValueId};
 use ahbm_machine::Coord;
 
 const N: u32 = 200;
@@ -21,8 +21,8 @@ fn split(formulas: &Formulas, class: &Class, bytes: u64, known: usize) -> Split 
 /// Loads of two places and a send to a peer.
 fn class(places: [Term; 2], peer: Term) -> Class {
     let tile = Tile::new(crate::Dtype::F16, &[1]);
-    let load = |mem| OpKind::Load { dst: ValueId(0), mem, tile: 0 };
-    let kinds = [load(0), load(1), OpKind::Send { dir: 0, src: ValueId(0), tile: 0 }];
+    let load = |mem| OpKind::Move(Move::Load { dst: ValueId(0), mem, tile: 0 });
+    let kinds = [load(0), load(1), OpKind::Comm(Comm::Send { dir: 0, src: ValueId(0), tile: 0 })];
     Class {
         body: Body {
             ops: kinds.into_iter().map(|kind| Op { kind, calls: 1 }).collect(),
@@ -74,7 +74,7 @@ fn operands_that_are_equal_for_some_members_have_one_number_there() {
     let peer = f.apply(Function::Xor, rank, mask);
     let found = split(&f, &class([base, place], peer), 8, 0);
     for (agent, body) in &found.members {
-        let second = OpKind::Load { dst: ValueId(0), mem: agent % 2, tile: 0 };
+        let second = OpKind::Move(Move::Load { dst: ValueId(0), mem: agent % 2, tile: 0 });
         assert_eq!((body.ops[1].kind, body.mems.len()), (second, 1 + *agent as usize % 2));
     }
     assert_eq!(found.members.len(), N as usize);

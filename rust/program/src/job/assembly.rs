@@ -4,7 +4,7 @@
 //! they send to a part that another stands for reaches the one that stands for it.
 
 use super::{ABSENT, Writer};
-use crate::{Agent, AgentId, Buffer, BufferId, Channel, ChannelId, Duty, Gate, Locus, OpKind, Origin, Program};
+use crate::{Agent, AgentId, Buffer, BufferId, Channel, ChannelId, Control, Duty, Gate, Locus, Origin, Program};
 use ahbm_machine::{Coord, Machine, Node, PeId};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -298,9 +298,9 @@ impl<S: Stands> Assembler<'_, S> {
 impl Assembly {
     /// Adds a host of a SIP that takes these operations in order: delays, signals and waits, each for a node of the
     /// trace in `file`.
-    pub fn host(&mut self, sip: u32, file: &Arc<str>, ops: &[(OpKind, u64)]) {
+    pub fn host(&mut self, sip: u32, file: &Arc<str>, ops: &[(Control, u64)]) {
         let mut writer = Writer { program: std::mem::take(&mut self.program), ..Writer::default() };
-        let origin = |&(_, id): &(OpKind, u64)| Origin { file: Arc::clone(file), locus: Locus::Node(id) };
+        let origin = |&(_, id): &(Control, u64)| Origin { file: Arc::clone(file), locus: Locus::Node(id) };
         let origins = ops.iter().map(|op| writer.program.origins.intern(origin(op))).collect();
         writer.control(Duty::Host(sip), ops.iter().map(|(kind, _)| *kind), origins);
         self.program = writer.program;

@@ -2,7 +2,7 @@
 
 use super::{Findings, label};
 use crate::{AgentId, Body, Program};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 
 pub(super) fn check(program: &Program, alike: &[u32], findings: &mut Findings) {
     let mut longest: Vec<Vec<u64>> = Vec::with_capacity(alike.len());

@@ -1,7 +1,7 @@
 //! A bounded collector of findings.
 
 use crate::Program;
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use std::collections::BTreeMap;
 
 /// Findings shown in all.

@@ -4,7 +4,8 @@
 
 use super::{Findings, Target, label};
 use crate::{AgentId, BufferId, Program};
-use ahbm_machine::{Diagnostic, Node};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::Node;
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 

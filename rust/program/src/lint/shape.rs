@@ -1,8 +1,9 @@
 //! `AHBM-L110`, `AHBM-L111`: indices in range, queues with slots.
 
 use super::{Findings, Target, first_users};
-use crate::{AgentId, Body, ChannelId, OpKind, Program};
-use ahbm_machine::{Diagnostic, Node, PeId};
+use crate::{AgentId, Body, ChannelId, Comm, Control, Math, Move, OpKind, Program};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{Node, PeId};
 
 const CODE: &str = "AHBM-L110";
 const HINT: &str = "the source that wrote this program is at fault; please report it with the program's text form";
@@ -73,17 +74,19 @@ fn check_op(program: &Program, body: &Body, kind: &OpKind) -> Result<(), String>
     }
     let extents = |n: usize| if rank == n { Ok(()) } else { Err(format!("a tile of {rank} extents instead of {n}")) };
     match *kind {
-        OpKind::Await { value } => within("value", value.0, body.values as usize),
-        OpKind::Signal { counter, .. } | OpKind::WaitCounter { counter, .. } | OpKind::Acquire { counter, .. } => {
-            within("counter", counter, program.counters as usize)
+        OpKind::Comm(Comm::Await { value }) => within("value", value.0, body.values as usize),
+        OpKind::Control(
+            Control::Signal { counter, .. } | Control::WaitCounter { counter, .. } | Control::Acquire { counter, .. },
+        ) => within("counter", counter, program.counters as usize),
+        OpKind::Move(Move::ReducingLoad { f, .. }) if !f.reduces() => Err(format!("{f:?} is no reduction")),
+        OpKind::Control(Control::Barrier { id }) => within("barrier", id, program.barriers.len()),
+        OpKind::Math(Math::Dot { .. }) => extents(3),
+        OpKind::Math(Math::Transpose { .. }) => extents(2),
+        OpKind::Math(Math::Reduce { axis, .. }) if axis >= 0 => within("axis", axis as u32, rank),
+        OpKind::Math(Math::Softmax { axis, .. }) if axis >= 0 => within("axis", axis as u32, rank),
+        OpKind::Math(Math::Softmax { axis, .. }) => {
+            within("axis from the end", u32::from(axis.unsigned_abs()) - 1, rank)
         }
-        OpKind::ReducingLoad { f, .. } if !f.reduces() => Err(format!("{f:?} is no reduction")),
-        OpKind::Barrier { id } => within("barrier", id, program.barriers.len()),
-        OpKind::Dot { .. } => extents(3),
-        OpKind::Transpose { .. } => extents(2),
-        OpKind::Reduce { axis, .. } if axis >= 0 => within("axis", axis as u32, rank),
-        OpKind::Softmax { axis, .. } if axis >= 0 => within("axis", axis as u32, rank),
-        OpKind::Softmax { axis, .. } => within("axis from the end", u32::from(axis.unsigned_abs()) - 1, rank),
         _ => Ok(()),
     }
 }
@@ -129,8 +132,8 @@ fn agent_tables(program: &Program, id: AgentId, reach: &[(usize, usize)]) -> Res
         for op in &body.ops {
             // A direction out of range is the body's finding.
             let Some(dir) = op.kind.direction() else { continue };
-            let entry =
-                2 * usize::from(dir) + usize::from(!matches!(op.kind, OpKind::Send { .. } | OpKind::AwaitSlot { .. }));
+            let entry = 2 * usize::from(dir)
+                + usize::from(!matches!(op.kind, OpKind::Comm(Comm::Send { .. } | Comm::AwaitSlot { .. })));
             if table.get(entry) == Some(&ChannelId::NONE) {
                 return Err(format!("no channel behind direction {dir}, which its body uses"));
             }

@@ -2,7 +2,8 @@
 
 use super::{Target, lint_for};
 use crate::*;
-use ahbm_machine::{Coord, Diagnostic, Direction, Heading, Node, PeId};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{Coord, Direction, Heading, Node, PeId};
 use std::sync::Arc;
 
 const E: Direction = Direction::Cube(Heading::E);
@@ -49,30 +50,30 @@ impl Kernel {
 
     fn load(&mut self, offset: u64, tile: &Tile) -> ValueId {
         let (dst, mem, tile) = (self.0.value(), self.0.mem(Mem { buffer: 0, offset }), self.0.tile(tile.clone()));
-        self.op(OpKind::Load { dst, mem, tile });
+        self.op(OpKind::Move(Move::Load { dst, mem, tile }));
         dst
     }
 
     fn send(&mut self, direction: Direction, src: ValueId, tile: &Tile) -> &mut Self {
         let (dir, tile) = (self.0.direction(direction), self.0.tile(tile.clone()));
-        self.op(OpKind::Send { dir, src, tile })
+        self.op(OpKind::Comm(Comm::Send { dir, src, tile }))
     }
 
     fn recv(&mut self, direction: Direction, tile: &Tile) -> ValueId {
         let (dir, dst, tile) = (self.0.direction(direction), self.0.value(), self.0.tile(tile.clone()));
-        self.op(OpKind::Recv { dir, dst, tile });
+        self.op(OpKind::Comm(Comm::Recv { dir, dst, tile }));
         dst
     }
 
     fn post(&mut self, direction: Direction, tile: &Tile) -> ValueId {
         let (dir, dst, tile) = (self.0.direction(direction), self.0.value(), self.0.tile(tile.clone()));
-        self.op(OpKind::PostRecv { dir, dst, tile });
+        self.op(OpKind::Comm(Comm::PostRecv { dir, dst, tile }));
         dst
     }
 
     fn recv_any(&mut self, tile: &Tile) -> &mut Self {
         let (dst, tile) = (self.0.value(), self.0.tile(tile.clone()));
-        self.op(OpKind::RecvAny { dst, tile })
+        self.op(OpKind::Comm(Comm::RecvAny { dst, tile }))
     }
 
     fn body(self) -> Arc<Body> {
@@ -123,9 +124,9 @@ fn clean() -> Arc<Body> {
         k.send(E, x, &t);
         let y = k.recv(W, &t);
         let tile = k.0.tile(t.clone());
-        k.op(OpKind::Binary { f: BinaryFn::Add, dst: x, a: x, b: y, tile });
+        k.op(OpKind::Math(Math::Binary { f: BinaryFn::Add, dst: x, a: x, b: y, tile }));
         let mem = k.0.mem(Mem { buffer: 0, offset });
-        k.op(OpKind::Store { src: x, mem, tile, posted: false });
+        k.op(OpKind::Move(Move::Store { src: x, mem, tile, posted: false }));
     }
     k.body()
 }
@@ -138,7 +139,7 @@ fn clean_programs_have_no_findings() {
     let x = k.load(0, &t);
     k.send(E, x, &t).send(W, x, &t).recv_any(&t).recv_any(&t);
     let p = k.post(W, &t);
-    k.send(E, x, &t).op(OpKind::Await { value: p }).op(OpKind::Await { value: p });
+    k.send(E, x, &t).op(OpKind::Comm(Comm::Await { value: p })).op(OpKind::Comm(Comm::Await { value: p }));
     k.send(E, p, &t).recv(W, &t);
     assert_eq!(findings(&ring(&[k.body()], &[0; 3])), []);
 }
@@ -309,7 +310,7 @@ fn l109_values_before_their_definition() {
     assert_eq!((found.sites[0].origin.as_str(), found.sites[1].origin.as_str()), ("k.py:5", "k.py:4"));
     let mut k = Kernel::default();
     let x = k.0.value();
-    k.op(OpKind::Await { value: x });
+    k.op(OpKind::Comm(Comm::Await { value: x }));
     only(&ring(&[k.body()], &[0]), "AHBM-L109", 1);
 }
 
@@ -320,8 +321,8 @@ fn groups_are_looked_at_member_by_member() {
     let (value, tile) = (k.0.value(), k.0.tile(f16(8)));
     let mems = [0, 1008, 1016].map(|offset| k.0.mem(Mem { buffer: 0, offset }));
     let group = k.0.group(&mems);
-    k.op(OpKind::Multicast { src: value, group, tile });
-    k.op(OpKind::ReducingLoad { f: BinaryFn::Max, dst: value, group, tile });
+    k.op(OpKind::Move(Move::Multicast { src: value, group, tile }));
+    k.op(OpKind::Move(Move::ReducingLoad { f: BinaryFn::Max, dst: value, group, tile }));
     let found = findings(&ring(&[k.body()], &[0]));
     let codes: Vec<_> = found.iter().map(|d| (d.code, d.sites[0].origin.as_str())).collect();
     assert_eq!(codes, [("AHBM-L109", "k.py:1"), ("AHBM-L103", "k.py:1")], "{found:?}");
@@ -332,23 +333,23 @@ fn l110_every_index_out_of_range() {
     let v = ValueId(0);
     let [sound, empty, beyond] = [0, 1, 2];
     let kinds = [
-        OpKind::Load { dst: v, mem: 9, tile: 0 },
-        OpKind::Load { dst: v, mem: 0, tile: 9 },
-        OpKind::Load { dst: ValueId(9), mem: 0, tile: 0 },
-        OpKind::Fill { dst: v, scalar: 9, tile: 0 },
-        OpKind::Send { dir: 9, src: v, tile: 0 },
-        OpKind::Signal { counter: 9, add: 1, posted: false },
-        OpKind::WaitCounter { counter: 0, at_least: 1 },
-        OpKind::Barrier { id: 0 },
-        OpKind::Await { value: ValueId(9) },
-        OpKind::Dot { dst: v, a: v, b: v, tile: 0 },
-        OpKind::Transpose { dst: v, a: v, tile: 0 },
-        OpKind::Reduce { f: ReduceFn::Sum, axis: 1, dst: v, a: v, tile: 0 },
-        OpKind::Softmax { axis: -2, dst: v, a: v, tile: 0 },
-        OpKind::Multicast { src: v, group: 9, tile: 0 },
-        OpKind::Multicast { src: v, group: empty, tile: 0 },
-        OpKind::ReducingLoad { f: BinaryFn::Add, dst: v, group: beyond, tile: 0 },
-        OpKind::ReducingLoad { f: BinaryFn::Sub, dst: v, group: sound, tile: 0 },
+        OpKind::Move(Move::Load { dst: v, mem: 9, tile: 0 }),
+        OpKind::Move(Move::Load { dst: v, mem: 0, tile: 9 }),
+        OpKind::Move(Move::Load { dst: ValueId(9), mem: 0, tile: 0 }),
+        OpKind::Math(Math::Fill { dst: v, scalar: 9, tile: 0 }),
+        OpKind::Comm(Comm::Send { dir: 9, src: v, tile: 0 }),
+        OpKind::Control(Control::Signal { counter: 9, add: 1, posted: false }),
+        OpKind::Control(Control::WaitCounter { counter: 0, at_least: 1 }),
+        OpKind::Control(Control::Barrier { id: 0 }),
+        OpKind::Comm(Comm::Await { value: ValueId(9) }),
+        OpKind::Math(Math::Dot { dst: v, a: v, b: v, tile: 0 }),
+        OpKind::Math(Math::Transpose { dst: v, a: v, tile: 0 }),
+        OpKind::Math(Math::Reduce { f: ReduceFn::Sum, axis: 1, dst: v, a: v, tile: 0 }),
+        OpKind::Math(Math::Softmax { axis: -2, dst: v, a: v, tile: 0 }),
+        OpKind::Move(Move::Multicast { src: v, group: 9, tile: 0 }),
+        OpKind::Move(Move::Multicast { src: v, group: empty, tile: 0 }),
+        OpKind::Move(Move::ReducingLoad { f: BinaryFn::Add, dst: v, group: beyond, tile: 0 }),
+        OpKind::Move(Move::ReducingLoad { f: BinaryFn::Sub, dst: v, group: sound, tile: 0 }),
     ];
     for kind in kinds {
         let mut k = Kernel::default();

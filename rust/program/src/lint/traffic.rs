@@ -1,8 +1,8 @@
 //! `AHBM-L104`, `L105`, `L107`: what is sent on a queue is what is received from it.
 
 use super::{Findings, label};
-use crate::{AgentId, Body, Channel, ChannelId, OpKind, Program};
-use ahbm_machine::Diagnostic;
+use crate::{AgentId, Body, Channel, ChannelId, Comm, OpKind, Program};
+use ahbm_findings::Diagnostic;
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl Traffic {
         for (index, op) in body.ops.iter().enumerate() {
             let index = index as u32;
             match op.kind {
-                OpKind::Send { dir, tile, .. } => {
+                OpKind::Comm(Comm::Send { dir, tile, .. }) => {
                     traffic.sends[dir as usize].push(index);
                     let (bytes, at) = &mut traffic.largest[dir as usize];
                     let sent = body.tiles[tile as usize].bytes();
@@ -37,8 +37,10 @@ impl Traffic {
                         (*bytes, *at) = (sent, index);
                     }
                 }
-                OpKind::Recv { dir, .. } | OpKind::PostRecv { dir, .. } => traffic.receives[dir as usize].push(index),
-                OpKind::RecvAny { .. } => traffic.any.push(index),
+                OpKind::Comm(Comm::Recv { dir, .. } | Comm::PostRecv { dir, .. }) => {
+                    traffic.receives[dir as usize].push(index)
+                }
+                OpKind::Comm(Comm::RecvAny { .. }) => traffic.any.push(index),
                 _ => {}
             }
         }

@@ -1,8 +1,8 @@
 //! `AHBM-L109`: values are defined before they are read.
 
 use super::{Findings, first_users, label};
-use crate::{AgentId, Body, OpKind, Program};
-use ahbm_machine::Diagnostic;
+use crate::{AgentId, Body, Comm, OpKind, Program};
+use ahbm_findings::Diagnostic;
 
 #[derive(Clone, Copy)]
 enum State {
@@ -46,8 +46,8 @@ fn check_body(program: &Program, body: &Body, user: AgentId, findings: &mut Find
             });
         }
         match op.kind {
-            OpKind::PostRecv { dst, .. } => state[dst.0 as usize] = State::Posted(index),
-            OpKind::Await { value } => {
+            OpKind::Comm(Comm::PostRecv { dst, .. }) => state[dst.0 as usize] = State::Posted(index),
+            OpKind::Comm(Comm::Await { value }) => {
                 if matches!(state[value.0 as usize], State::Undefined) {
                     findings.add("AHBM-L109", |code| {
                         Diagnostic::new(code, format!("no receive was posted for value %{}", value.0))

@@ -2,7 +2,8 @@
 
 use ahbm_machine::{Coord, Direction, Heading, PeId, Sfr};
 use ahbm_program::{
-    AgentId, BodyBuilder, ChannelId, ChannelSettings, Dtype, OpKind, OriginId, Program, ProgramBuilder, Tile,
+    AgentId, BodyBuilder, ChannelId, ChannelSettings, Comm, Dtype, Math, OpKind, OriginId, Program, ProgramBuilder,
+    Tile,
 };
 
 const E: Direction = Direction::Global(Heading::E);
@@ -12,7 +13,7 @@ const SETTINGS: ChannelSettings = ChannelSettings { slots: 4, slot_bytes: None, 
 /// `true` sends, `false` receives; the number is the element count.
 type Message = (bool, Direction, u32);
 
-fn build(sips: u32, agents: &[&[Message]]) -> Result<Program, Vec<ahbm_machine::Diagnostic>> {
+fn build(sips: u32, agents: &[&[Message]]) -> Result<Program, Vec<ahbm_findings::Diagnostic>> {
     let mut builder = ProgramBuilder::new("test");
     let group = builder.group(Sfr::ring(sips));
     for (sip, messages) in agents.iter().enumerate() {
@@ -20,8 +21,11 @@ fn build(sips: u32, agents: &[&[Message]]) -> Result<Program, Vec<ahbm_machine::
         let value = k.value();
         for &(send, direction, n) in *messages {
             let (dir, tile) = (k.direction(direction), k.tile(Tile::new(Dtype::U8, &[n.into()])));
-            let kind =
-                if send { OpKind::Send { dir, src: value, tile } } else { OpKind::Recv { dir, dst: value, tile } };
+            let kind = if send {
+                OpKind::Comm(Comm::Send { dir, src: value, tile })
+            } else {
+                OpKind::Comm(Comm::Recv { dir, dst: value, tile })
+            };
             k.push(kind, 1, OriginId(0));
         }
         let body = builder.body(k.finish());
@@ -100,11 +104,11 @@ fn automatic_slots_are_as_many_as_messages_at_most() {
             let tile = body.tile(Tile::new(Dtype::U8, &[8]));
             let (value, scalar) = (body.value(), body.scalar(Scalar::Int(0)));
             let dir = body.direction(Direction::parse(["global_E", "global_W"][sip as usize]).unwrap());
-            body.push(OpKind::Fill { dst: value, scalar, tile }, 1, origin);
+            body.push(Math::Fill { dst: value, scalar, tile }, 1, origin);
             for _ in 0..messages {
                 let kind = match sip {
-                    0 => OpKind::Send { dir, src: value, tile },
-                    _ => OpKind::Recv { dir, dst: value, tile },
+                    0 => OpKind::Comm(Comm::Send { dir, src: value, tile }),
+                    _ => OpKind::Comm(Comm::Recv { dir, dst: value, tile }),
                 };
                 body.push(kind, 1, origin);
             }

@@ -2,7 +2,7 @@
 
 use ahbm_machine::{Coord, Direction, Heading, Machine, Node, PeId};
 use ahbm_program::{
-    BodyBuilder, ChannelSettings, Dtype, Locus, Mem, OpKind, Origin, Program, ProgramBuilder, Tile, lint,
+    BodyBuilder, ChannelSettings, Comm, Dtype, Locus, Mem, Move, OpKind, Origin, Program, ProgramBuilder, Tile, lint,
 };
 
 fn machine() -> Machine {
@@ -19,10 +19,10 @@ fn exchange(machine: &Machine, elements: u32, buffer_bytes: u64, slot_bytes: Opt
         (k.value(), k.tile(Tile::new(Dtype::F16, &[elements.into()])), k.mem(Mem { buffer: 0, offset: 0 }));
     let (east, west) = (k.direction(Direction::Global(Heading::E)), k.direction(Direction::Global(Heading::W)));
     for kind in [
-        OpKind::Load { dst: x, mem, tile },
-        OpKind::Send { dir: east, src: x, tile },
-        OpKind::Recv { dir: west, dst: x, tile },
-        OpKind::Store { src: x, mem, tile, posted: false },
+        OpKind::Move(Move::Load { dst: x, mem, tile }),
+        OpKind::Comm(Comm::Send { dir: east, src: x, tile }),
+        OpKind::Comm(Comm::Recv { dir: west, dst: x, tile }),
+        OpKind::Move(Move::Store { src: x, mem, tile, posted: false }),
     ] {
         k.push(kind, 1, origin);
     }

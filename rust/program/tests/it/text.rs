@@ -2,7 +2,8 @@
 
 use ahbm_machine::{Coord, Direction, Heading, Node, PeId, Sfr};
 use ahbm_program::{
-    BinaryFn, BodyBuilder, ChannelSettings, Dtype, Locus, Mem, OpKind, Origin, Program, ProgramBuilder, Scalar, Tile,
+    BinaryFn, BodyBuilder, ChannelSettings, Comm, Dtype, Locus, Math, Mem, Move, OpKind, Origin, Program,
+    ProgramBuilder, Scalar, Tile,
 };
 
 fn program(name: &str, file: &str, scalar: f64) -> Program {
@@ -20,13 +21,13 @@ fn program(name: &str, file: &str, scalar: f64) -> Program {
     let (x, y, mem, scalar) =
         (k.value(), k.value(), k.mem(Mem { buffer: 0, offset: 32 }), k.scalar(Scalar::float(scalar)));
     let (east, west) = (k.direction(Direction::Global(Heading::E)), k.direction(Direction::Global(Heading::W)));
-    op(&mut k, OpKind::Load { dst: x, mem, tile });
-    op(&mut k, OpKind::Send { dir: east, src: x, tile });
-    op(&mut k, OpKind::PostRecv { dir: west, dst: y, tile });
-    op(&mut k, OpKind::Await { value: y });
-    op(&mut k, OpKind::BinaryScalar { f: BinaryFn::Div, swapped: true, dst: y, a: y, scalar, tile });
-    op(&mut k, OpKind::Softmax { axis: 1, dst: y, a: y, tile });
-    op(&mut k, OpKind::Store { src: y, mem, tile, posted: false });
+    op(&mut k, OpKind::Move(Move::Load { dst: x, mem, tile }));
+    op(&mut k, OpKind::Comm(Comm::Send { dir: east, src: x, tile }));
+    op(&mut k, OpKind::Comm(Comm::PostRecv { dir: west, dst: y, tile }));
+    op(&mut k, OpKind::Comm(Comm::Await { value: y }));
+    op(&mut k, OpKind::Math(Math::BinaryScalar { f: BinaryFn::Div, swapped: true, dst: y, a: y, scalar, tile }));
+    op(&mut k, OpKind::Math(Math::Softmax { axis: 1, dst: y, a: y, tile }));
+    op(&mut k, OpKind::Move(Move::Store { src: y, mem, tile, posted: false }));
     let body = builder.body(k.finish());
     for sip in 0..4 {
         let buffer = builder.buffer(Node::Hbm(PeId(sip)), 64);

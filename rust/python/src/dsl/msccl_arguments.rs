@@ -4,7 +4,7 @@ use super::iterations::Sites;
 use crate::errors;
 use crate::origin::Here;
 use ahbm_dsl::msccl::{Kind, Refusal};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 

@@ -17,9 +17,9 @@ use crate::formats::PyDocument;
 use crate::origin::Here;
 use ahbm_dsl::mscclpp::{Barriers, Recorder, Settings, text};
 use ahbm_dsl::{Faith, Fault, Raised};
+use ahbm_findings::Diagnostic;
 use ahbm_formats::mscclpp::schema::Protocol;
 use ahbm_formats::mscclpp::{ReadOptions, resolve};
-use ahbm_machine::Diagnostic;
 use ahbm_plan::Budget;
 use ahbm_program::{Origin, OriginId, Origins};
 use arguments::{Int, wrong};
@@ -180,8 +180,7 @@ impl Program {
             })
         });
         let plan = done.map_err(|findings| errors::raise(py, &findings))?.map_err(|fault| raise(py, &fault))?;
-        plan.map(|plan| PyDocument::program(plan, budget, options.quirks))
-            .map_err(|finding| errors::raise_one(py, finding))
+        plan.map(|plan| PyDocument::program(plan, budget)).map_err(|finding| errors::raise_one(py, finding))
     }
 
     /// Whether every signal has a wait. Raises `ProgramError` (AHBM-A104).

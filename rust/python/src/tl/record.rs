@@ -5,7 +5,7 @@ use super::argument::{Operand, Source};
 use crate::capture::{Address, Recorder};
 use crate::handle::{Handle, Space, define};
 use crate::operand::{self, Fault, Number, Shape, fault};
-use ahbm_program::{BinaryFn, OpKind, ReduceFn, Scalar, UnaryFn, ValueId};
+use ahbm_program::{BinaryFn, Math, Move, ReduceFn, Scalar, UnaryFn, ValueId};
 use pyo3::prelude::*;
 
 impl Tl {
@@ -45,7 +45,7 @@ impl Tl {
         self.define(py, Space::Tcm, |rec| {
             self.floats_only(rec, name, a)?;
             let (a, tile) = (a.value, a.tile);
-            Ok((rec.define(|dst| OpKind::Unary { f, dst, a, tile }), tile))
+            Ok((rec.define(|dst| Math::Unary { f, dst, a, tile }), tile))
         })
     }
 
@@ -94,7 +94,7 @@ impl Tl {
             };
             let result = rec.tile(dtype, &shape);
             let (a, tile) = (a.value, a.tile);
-            Ok((rec.define(|dst| OpKind::Reduce { f, axis, dst, a, tile }), result))
+            Ok((rec.define(|dst| Math::Reduce { f, axis, dst, a, tile }), result))
         })
     }
 
@@ -140,7 +140,7 @@ impl Tl {
         self.capture.launch.access(dtype)?;
         let access = rec.access(&self.capture, address, bytes)?;
         let mem = rec.mem(access);
-        rec.push(OpKind::Store { src, mem, tile, posted: false });
+        rec.push(Move::Store { src, mem, tile, posted: false });
         Ok(())
     }
 
@@ -159,12 +159,12 @@ impl Tl {
         let dtype = x.dtype;
         let (extents, result) = (rec.tile(dtype, &[m, k, n]), rec.made(dtype, &[m, n])?);
         let value =
-            a.with(rec, |rec, a| b.with(rec, |rec, b| Ok(rec.define(|dst| OpKind::Dot { dst, a, b, tile: extents }))))?;
+            a.with(rec, |rec, a| b.with(rec, |rec, b| Ok(rec.define(|dst| Math::Dot { dst, a, b, tile: extents }))))?;
         Ok((value, result))
     }
 }
 
 fn fill(rec: &mut Recorder, scalar: Scalar, tile: u32) -> ValueId {
     let scalar = rec.scalar(scalar);
-    rec.define(|dst| OpKind::Fill { dst, scalar, tile })
+    rec.define(|dst| Math::Fill { dst, scalar, tile })
 }

@@ -1,6 +1,7 @@
 //! Closed forms against the search, and both against every cut there is.
 
 use super::*;
+use crate::graph::Regular;
 use crate::shapes::{grid, hypercube};
 use crate::{Link, Network};
 use ahbm_machine::{Machine, Rate};

@@ -3,7 +3,7 @@
 use ahbm_emulator::{Options, simulate};
 use ahbm_machine::{Coord, Machine};
 use ahbm_plan::LowerOptions;
-use ahbm_program::{BinaryFn, Dtype, OpKind, Program};
+use ahbm_program::{BinaryFn, Comm, Dtype, OpKind, Program};
 use ahbm_synthesis::{Collective, Elements, Graph, Request, lower, synthesize};
 
 const SHARE: u64 = 6_000;
@@ -26,7 +26,8 @@ fn one_agent_per_port(program: &mut Program, graph: &Graph, machine: &Machine) {
     let mut senders = vec![0; graph.nodes() as usize];
     for agent in &mut program.agents {
         let sip = agent.coord.sip;
-        let sends = program.bodies[agent.body as usize].ops.iter().any(|op| matches!(op.kind, OpKind::Send { .. }));
+        let sends =
+            program.bodies[agent.body as usize].ops.iter().any(|op| matches!(op.kind, OpKind::Comm(Comm::Send { .. })));
         let ports = if switch { 1 } else { graph.out(sip).len() as u32 };
         let pe = if sends { senders[sip as usize] % ports } else { ports };
         senders[sip as usize] += u32::from(sends);

@@ -4,8 +4,9 @@ use super::per;
 use super::ways::{WayId, Ways};
 use ahbm_check::{Walker, needed_slots, walk};
 use ahbm_emulator::math_ps;
-use ahbm_machine::{Diagnostic, Machine, Node, Ps};
-use ahbm_program::{AgentId, Body, ChannelId, Op, OpKind, Program};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{Machine, Node, Ps};
+use ahbm_program::{AgentId, Body, ChannelId, Comm, Control, Math, Move, Op, OpKind, Program};
 use std::collections::BTreeMap;
 
 /// What an algorithm does, summed over all of its agents. A *message* goes from one agent to another through a queue; a
@@ -81,8 +82,9 @@ impl Algorithm {
         for op in &body.ops {
             self.operations = self.operations.saturating_add(arithmetic(body, op.kind));
             let ps = match op.kind {
-                OpKind::Delay { ps } => ps,
-                kind => math_ps(machine.costs(), body, &bytes, &kind),
+                OpKind::Control(Control::Delay { ps }) => ps,
+                OpKind::Math(math) => math_ps(machine.costs(), body, &bytes, math),
+                _ => 0,
             };
             self.compute_ps = self.compute_ps.saturating_add(ps);
         }
@@ -101,19 +103,14 @@ impl Algorithm {
 
 /// Operations on elements; moving, filling and converting compute nothing.
 fn arithmetic(body: &Body, kind: OpKind) -> u64 {
-    let elements = |tile: u32| body.tiles[tile as usize].elements();
-    match kind {
-        OpKind::Unary { tile, .. }
-        | OpKind::Binary { tile, .. }
-        | OpKind::BinaryScalar { tile, .. }
-        | OpKind::Where { tile, .. }
-        | OpKind::Reduce { tile, .. } => elements(tile),
-        OpKind::Fma { tile, .. } | OpKind::Clamp { tile, .. } | OpKind::Dot { tile, .. } => {
-            elements(tile).saturating_mul(2)
-        }
-        OpKind::Softmax { tile, .. } => elements(tile).saturating_mul(4),
-        _ => 0,
-    }
+    let OpKind::Math(math) = kind else { return 0 };
+    let per_element = match math {
+        Math::Fill { .. } | Math::Arange { .. } | Math::Transpose { .. } | Math::Cast { .. } => return 0,
+        Math::Fma { .. } | Math::Clamp { .. } | Math::Dot { .. } => 2,
+        Math::Softmax { .. } => 4,
+        _ => 1,
+    };
+    body.tiles[math.tile() as usize].elements().saturating_mul(per_element)
 }
 
 /// The SIP of an agent.
@@ -263,7 +260,7 @@ impl<'a> Reader<'a> {
         let (start, setup) = (self.agents[agent.0 as usize], self.machine.costs().dma_setup_ps);
         let (mut source, mut far) = (None, false);
         let operands: Vec<(u32, bool)> = body.touched(kind).collect();
-        let is_copy = matches!(kind, OpKind::Copy { .. });
+        let is_copy = matches!(kind, OpKind::Move(Move::Copy { .. }));
         for (mem, written) in operands {
             let (node, sip) = node_of(self.program, self.machine, agent, body, mem);
             let depth = if sip == here { start.depth } else { self.moves(agent, sip, bytes) };
@@ -352,53 +349,53 @@ impl Walker for Reader<'_> {
         let costs = self.machine.costs();
         let dispatch = costs.dispatch_ps * Ps::from(calls);
         match kind {
-            OpKind::Send { tile, .. } => {
+            OpKind::Comm(Comm::Send { tile, .. }) => {
                 let bytes = bytes(tile);
                 self.takes(agent, dispatch);
                 let Some((channel, _)) = message else { return };
                 self.sends(agent, bytes, channel);
             }
-            OpKind::Recv { .. } | OpKind::RecvAny { .. } | OpKind::Await { .. } => {
+            OpKind::Comm(Comm::Recv { .. } | Comm::RecvAny { .. } | Comm::Await { .. }) => {
                 self.takes(agent, dispatch);
                 let Some((channel, number)) = message else { return };
                 self.receives(agent, channel, number);
             }
-            OpKind::Load { tile, .. } | OpKind::ReducingLoad { tile, .. } => {
+            OpKind::Move(Move::Load { tile, .. } | Move::ReducingLoad { tile, .. }) => {
                 let bytes = bytes(tile);
                 self.takes(agent, dispatch);
                 self.touches(agent, body, kind, bytes, false);
             }
-            OpKind::Store { tile, posted, .. } | OpKind::Copy { tile, posted, .. } => {
+            OpKind::Move(Move::Store { tile, posted, .. } | Move::Copy { tile, posted, .. }) => {
                 let bytes = bytes(tile);
                 self.takes(agent, dispatch);
                 self.touches(agent, body, kind, bytes, posted);
             }
-            OpKind::Multicast { tile, .. } => {
+            OpKind::Move(Move::Multicast { tile, .. }) => {
                 let bytes = bytes(tile);
                 self.takes(agent, dispatch);
                 self.touches(agent, body, kind, bytes, true);
             }
-            OpKind::Fence => self.arrive(agent, self.puts[agent.0 as usize]),
-            OpKind::Signal { counter, add, .. } => {
+            OpKind::Control(Control::Fence) => self.arrive(agent, self.puts[agent.0 as usize]),
+            OpKind::Control(Control::Signal { counter, add, .. }) => {
                 self.takes(agent, dispatch);
                 let told = self.agents[agent.0 as usize].and(self.puts[agent.0 as usize]);
                 self.counters[counter as usize].signal(add, told);
             }
-            OpKind::WaitCounter { counter, at_least } => {
+            OpKind::Control(Control::WaitCounter { counter, at_least }) => {
                 self.takes(agent, dispatch);
                 self.arrive(agent, self.counters[counter as usize].reached(at_least.into()));
             }
-            OpKind::Acquire { counter, amount } => {
+            OpKind::Control(Control::Acquire { counter, amount }) => {
                 self.takes(agent, dispatch);
                 let counter = &mut self.counters[counter as usize];
                 counter.taken += u64::from(amount);
                 let front = counter.reached(counter.taken);
                 self.arrive(agent, front);
             }
-            OpKind::Delay { ps } => self.takes(agent, dispatch + ps),
-            _ => {
-                let ps = math_ps(costs, body, &self.tiles[at], &kind);
-                self.takes(agent, dispatch + ps);
+            OpKind::Control(Control::Delay { ps }) => self.takes(agent, dispatch + ps),
+            OpKind::Math(math) => self.takes(agent, dispatch + math_ps(costs, body, &self.tiles[at], math)),
+            OpKind::Comm(Comm::AwaitSlot { .. } | Comm::PostRecv { .. }) | OpKind::Control(Control::Barrier { .. }) => {
+                self.takes(agent, dispatch)
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The ways that data takes over a machine: what each costs alone, and what its links carry together.
 
-use ahbm_machine::{Diagnostic, DmaChannels, LinkId, Machine, Node, PeId, Ps, Rate};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{DmaChannels, LinkId, Machine, Node, PeId, Ps, Rate};
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 

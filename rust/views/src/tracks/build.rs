@@ -4,7 +4,7 @@ use super::messages::Messages;
 use super::{Counter, Flow, Slice, Stretch, Tracks, Tree, Unit, counters};
 use ahbm_emulator::{Category, Detail, Kind, Piece, PieceId, Timeline};
 use ahbm_machine::{Coord, Machine, PeId, Ps};
-use ahbm_program::{AgentId, Duty, OpKind, Program};
+use ahbm_program::{AgentId, Comm, Duty, OpKind, Program};
 use indexmap::IndexMap;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -285,7 +285,7 @@ impl<'a> Builder<'a> {
     /// The message that the operation of a piece sends.
     fn sent(&self, piece: &Piece) -> Option<u32> {
         let kind = self.program.body(piece.agent).ops.get(piece.op as usize).map(|op| op.kind);
-        if !matches!(kind, Some(OpKind::Send { .. })) {
+        if !matches!(kind, Some(OpKind::Comm(Comm::Send { .. }))) {
             return None;
         }
         self.messages.number(piece.agent, piece.op)

@@ -2,7 +2,7 @@
 
 use ahbm_emulator::Timeline;
 use ahbm_machine::Ps;
-use ahbm_program::{AgentId, ChannelId, OpKind, Program};
+use ahbm_program::{AgentId, ChannelId, Comm, OpKind, Program};
 
 const NONE: u32 = u32::MAX;
 
@@ -42,12 +42,14 @@ impl Messages {
             for (at, op) in (total..).zip(&body.ops) {
                 let mut receive = |channel: ChannelId| receives[channel.0 as usize].push(at);
                 match op.kind {
-                    OpKind::Send { dir, tile, .. } => {
+                    OpKind::Comm(Comm::Send { dir, tile, .. }) => {
                         let channel = program.tx(agent, dir).0 as usize;
                         sends[channel].push((at, body.tiles[tile as usize].bytes()));
                     }
-                    OpKind::Recv { dir, .. } | OpKind::PostRecv { dir, .. } => receive(program.rx(agent, dir)),
-                    OpKind::RecvAny { .. } => choices.next().into_iter().copied().for_each(receive),
+                    OpKind::Comm(Comm::Recv { dir, .. } | Comm::PostRecv { dir, .. }) => {
+                        receive(program.rx(agent, dir))
+                    }
+                    OpKind::Comm(Comm::RecvAny { .. }) => choices.next().into_iter().copied().for_each(receive),
                     _ => {}
                 }
             }

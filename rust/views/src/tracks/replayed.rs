@@ -7,7 +7,8 @@
 use super::{Flow, Stretch, Tracks};
 use ahbm_emulator::Timeline;
 use ahbm_emulator::training::Times;
-use ahbm_machine::{Diagnostic, Machine};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::Machine;
 use ahbm_program::Program;
 use ahbm_workload::{Linked, Work};
 

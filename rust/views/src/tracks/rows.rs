@@ -1,7 +1,8 @@
 //! A job's operations as slices: rows of ranks, with or without a program behind them.
 
 use super::{Flow, Slice, Tracks, Tree, bounded};
-use ahbm_machine::{Diagnostic, Ps};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::Ps;
 use std::collections::BTreeMap;
 
 /// A stretch of time on a row.

@@ -1,6 +1,6 @@
 //! Names of a trace's files: `<prefix>.<rank>.et`.
 
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use std::path::{Path, PathBuf};
 
 /// The prefix that a path ends in: `ring` for `ring`, `ring.et` and `ring.3.et`. `kind` is what files end in.

@@ -3,9 +3,10 @@
 use super::costs::{Block, Cost, Parameters};
 use super::order::Pass;
 use super::{Role, Transformer};
+use crate::Kernel;
 use crate::build::{NodeBuilder, RankBuilder, RankGraph};
 use crate::node::{CallSpec, Collective, MessageSpec, Work};
-use ahbm_machine::{Diagnostic, Kernel};
+use ahbm_findings::Diagnostic;
 
 /// What is gathered and reduced as one where parameters are sharded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

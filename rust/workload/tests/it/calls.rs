@@ -1,6 +1,6 @@
 //! What the ranks of a call agree on.
 
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_workload::{Call, CallSpec, Collective, Gather, Groups, Linked, NodeBuilder, RankBuilder, Shares};
 
 const LIKE: CallSpec = CallSpec {

@@ -1,6 +1,6 @@
 //! Collectives of different ranks that wait for each other.
 
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_workload::{Collective, Gather, MessageSpec, NodeBuilder, RankBuilder, Work, Workload};
 use proptest::prelude::*;
 

@@ -4,8 +4,8 @@
 use ahbm_emulator::{Memory, Span, Timeline};
 use ahbm_machine::{Coord, Direction, Heading, Node, PeId};
 use ahbm_program::{
-    Agent, AgentId, Body, BodyBuilder, Buffer, BufferId, Channel, ChannelId, Locus, Mem, OpKind, Origin, OriginId,
-    Program, Tile, ValueId,
+    Agent, AgentId, Body, BodyBuilder, Buffer, BufferId, Channel, ChannelId, Comm, Locus, Mem, Move, OpKind, Origin,
+    OriginId, Program, Tile, ValueId,
 };
 use std::sync::Arc;
 
@@ -27,29 +27,29 @@ impl Kernel {
 
     pub fn load(&mut self, buffer: u16, offset: u64, tile: &Tile) -> ValueId {
         let (dst, mem, tile) = (self.body.value(), self.body.mem(Mem { buffer, offset }), self.body.tile(tile.clone()));
-        self.op(OpKind::Load { dst, mem, tile });
+        self.op(OpKind::Move(Move::Load { dst, mem, tile }));
         dst
     }
 
     pub fn store(&mut self, src: ValueId, buffer: u16, offset: u64, tile: &Tile) {
         let (mem, tile) = (self.body.mem(Mem { buffer, offset }), self.body.tile(tile.clone()));
-        self.op(OpKind::Store { src, mem, tile, posted: false });
+        self.op(OpKind::Move(Move::Store { src, mem, tile, posted: false }));
     }
 
     pub fn send(&mut self, direction: Direction, src: ValueId, tile: &Tile) {
         let (dir, tile) = (self.body.direction(direction), self.body.tile(tile.clone()));
-        self.op(OpKind::Send { dir, src, tile });
+        self.op(OpKind::Comm(Comm::Send { dir, src, tile }));
     }
 
     pub fn recv(&mut self, direction: Direction, tile: &Tile) -> ValueId {
         let (dir, dst, tile) = (self.body.direction(direction), self.body.value(), self.body.tile(tile.clone()));
-        self.op(OpKind::Recv { dir, dst, tile });
+        self.op(OpKind::Comm(Comm::Recv { dir, dst, tile }));
         dst
     }
 
     pub fn post(&mut self, direction: Direction, tile: &Tile) -> ValueId {
         let (dir, dst, tile) = (self.body.direction(direction), self.body.value(), self.body.tile(tile.clone()));
-        self.op(OpKind::PostRecv { dir, dst, tile });
+        self.op(OpKind::Comm(Comm::PostRecv { dir, dst, tile }));
         dst
     }
 

@@ -3,7 +3,7 @@
 
 use super::data::{Kernel, get, put, ring};
 use ahbm_emulator::{Copied, Memory, Prepared, Timeline, replay};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_program::{BufferId, Dtype, OpKind, Tile, ValueId};
 use half::{bf16, f16};
 

@@ -1,7 +1,7 @@
 //! Programs and machines that several tests and benchmarks share.
 
 use ahbm_machine::{Coord, Direction, Machine, Sfr};
-use ahbm_program::{BinaryFn, BodyBuilder, ChannelSettings, Dtype, OpKind, Program, ProgramBuilder, Tile};
+use ahbm_program::{BinaryFn, BodyBuilder, ChannelSettings, Comm, Dtype, Math, Program, ProgramBuilder, Tile};
 
 /// `slots` slots of the first tier, sized to the largest message.
 pub(crate) fn settings(slots: u32) -> ChannelSettings {
@@ -54,11 +54,11 @@ pub(crate) fn ring_of(machine: &Machine, shape: Sfr, sips: &[u32], rounds: u32, 
     let east = body.direction(Direction::parse("global_E").expect("a direction"));
     let west = body.direction(Direction::parse("global_W").expect("a direction"));
     let (mine, theirs) = (body.value(), body.value());
-    body.push(OpKind::Fill { dst: mine, scalar, tile }, 0, origin);
+    body.push(Math::Fill { dst: mine, scalar, tile }, 0, origin);
     for _ in 0..rounds {
-        body.push(OpKind::Send { dir: east, src: mine, tile }, 1, origin);
-        body.push(OpKind::Recv { dir: west, dst: theirs, tile }, 1, origin);
-        body.push(OpKind::Binary { f: BinaryFn::Add, dst: mine, a: mine, b: theirs, tile }, 1, origin);
+        body.push(Comm::Send { dir: east, src: mine, tile }, 1, origin);
+        body.push(Comm::Recv { dir: west, dst: theirs, tile }, 1, origin);
+        body.push(Math::Binary { f: BinaryFn::Add, dst: mine, a: mine, b: theirs, tile }, 1, origin);
     }
     let body = builder.body(body.finish());
     for (rank, &sip) in (0..).zip(sips) {

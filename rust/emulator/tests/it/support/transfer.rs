@@ -2,7 +2,7 @@
 
 use super::ring::settings;
 use ahbm_machine::{Coord, Direction, Machine};
-use ahbm_program::{BodyBuilder, Dtype, Locus, OpKind, Origin, Program, ProgramBuilder, Scalar, Tile};
+use ahbm_program::{BodyBuilder, Comm, Dtype, Locus, Math, OpKind, Origin, Program, ProgramBuilder, Scalar, Tile};
 
 /// `messages` of `bytes` from `src` to `dst`.
 pub(crate) fn transfer(machine: &Machine, src: u32, dst: u32, messages: u32, bytes: u32) -> Program {
@@ -15,11 +15,11 @@ pub(crate) fn transfer(machine: &Machine, src: u32, dst: u32, messages: u32, byt
         let value = body.value();
         if rank == src {
             let scalar = body.scalar(Scalar::Int(1));
-            body.push(OpKind::Fill { dst: value, scalar, tile }, 1, origin);
+            body.push(Math::Fill { dst: value, scalar, tile }, 1, origin);
         }
         for _ in 0..messages {
-            let send = OpKind::Send { dir, src: value, tile };
-            body.push(if rank == src { send } else { OpKind::Recv { dir, dst: value, tile } }, 1, origin);
+            let send = OpKind::Comm(Comm::Send { dir, src: value, tile });
+            body.push(if rank == src { send } else { OpKind::Comm(Comm::Recv { dir, dst: value, tile }) }, 1, origin);
         }
         let body = builder.body(body.finish());
         let coord = Coord { sip: rank, cube: 0, pe: 0 };

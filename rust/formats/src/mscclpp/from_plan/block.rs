@@ -3,7 +3,7 @@
 use super::cannot_express;
 use super::order::Order;
 use super::queues::{Queue, Queues};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::blocks::{Action as Step, Block, Precopy, Slot};
 use ahbm_plan::execution::{Action, Form, Kind, Op, Operand, Words};
 use ahbm_plan::{Extents, Plan, Protocol, Space, blocks};

@@ -1,7 +1,7 @@
 //! Queues as channel ends and slots.
 
 use super::{cannot_express, too_large};
-use ahbm_machine::Diagnostic;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::execution::{End, Kind};
 use ahbm_plan::{Plan, Protocol};
 use std::collections::BTreeMap;

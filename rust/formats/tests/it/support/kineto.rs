@@ -1,7 +1,7 @@
 //! Writes what the profiler of one rank would.
 
+use ahbm_findings::Diagnostic;
 use ahbm_formats::pytorch::{Kind, Options, parse};
-use ahbm_machine::Diagnostic;
 use ahbm_workload::{CallSpec, Group, Groups, Workload};
 
 pub(crate) struct Profile {

@@ -1,19 +1,20 @@
 //! Whether a plan of thread blocks is right: however it is called, and however large its arrays are.
 
-use super::{Reading, verdict};
-use ahbm_check::{Outcome, Verdict, needed_slots, stuck};
-use ahbm_machine::Diagnostic;
+use super::{PlanCheck, verdict};
+use crate::walk::{needed_slots, stuck};
+use crate::{Outcome, Verdict};
+use ahbm_findings::Diagnostic;
 use ahbm_plan::Plan;
 use ahbm_plan::blocks::MAX_TOGETHER;
 
 /// A plan that allows calls in place and out of place serves both: the graver verdict counts, and says which calls it
 /// is about.
-pub(super) fn check(plan: &Plan, reading: &Reading) -> Verdict {
-    let own = called(plan, reading);
+pub(super) fn check(plan: &Plan, options: &PlanCheck) -> Verdict {
+    let own = called(plan, options);
     if !(plan.shares() && plan.out_of_place) {
         return own;
     }
-    let apart = called(&Plan { in_place: false, ..plan.clone() }, reading);
+    let apart = called(&Plan { in_place: false, ..plan.clone() }, options);
     let (mut graver, how) = match own.outcome.cmp(&apart.outcome) {
         std::cmp::Ordering::Equal => return own,
         std::cmp::Ordering::Less => (apart, "out of place"),
@@ -27,11 +28,11 @@ pub(super) fn check(plan: &Plan, reading: &Reading) -> Verdict {
 
 /// A plan that is right as long as the chunks of a step fit one message may hang where they do not: then it is right for
 /// some sizes only, which is a finding. One that hangs for every size is a deadlock.
-fn called(plan: &Plan, reading: &Reading) -> Verdict {
-    let lowered = plan.lower_for_check(reading.slots, &reading.budget);
-    let mut verdict = verdict(lowered, plan.goal, plan.chunks, reading);
+fn called(plan: &Plan, options: &PlanCheck) -> Verdict {
+    let lowered = plan.lower_for_check(options.slots, &options.budget);
+    let mut verdict = verdict(lowered, plan.goal, plan.chunks, options);
     if verdict.outcome < Outcome::Deadlock {
-        match Hang::of(plan, reading) {
+        match Hang::of(plan, options) {
             Some(Hang { together: MAX_TOGETHER, report, .. }) => {
                 return Verdict { outcome: Outcome::Deadlock, findings: vec![report], proof: None, ..verdict };
             }
@@ -53,11 +54,11 @@ struct Hang {
 
 impl Hang {
     /// Fewer chunks in a message are more messages, so what hangs with some hangs with all that are fewer.
-    fn of(plan: &Plan, reading: &Reading) -> Option<Self> {
+    fn of(plan: &Plan, options: &PlanCheck) -> Option<Self> {
         let steps = plan.ranks.iter().flat_map(|rank| &rank.blocks).flat_map(|block| &block.steps);
         let longest = steps.filter(|step| step.action.sends()).map(|step| u64::from(step.count)).max()?;
         // What cannot be lowered for these sizes does not run either.
-        let lower = |together| plan.lower_in_messages(reading.slots, together, &reading.budget).ok();
+        let lower = |together| plan.lower_in_messages(options.slots, together, &options.budget).ok();
         let hangs = |together| stuck(&lower(together)?.program);
         let most = longest.min(MAX_TOGETHER + 1);
         let (mut together, mut ends, mut report) = (1, most, (most > 1).then(|| hangs(1))??);

@@ -27,9 +27,9 @@ pub struct Site {
 }
 
 impl Diagnostic {
-    /// A finding without sites or hint. Debug builds refuse a code that [`codes::CODES`] does not list.
+    /// A finding without sites or hint. Debug builds refuse a code that [`codes`] does not list.
     pub fn new(code: &'static str, message: impl Into<String>) -> Self {
-        debug_assert!(codes::meaning(code).is_some(), "{code} is not in codes.rs");
+        debug_assert!(codes::find(code).is_some(), "{code} is not registered");
         Self { code, message: message.into(), sites: Vec::new(), hint: None }
     }
 

@@ -3,13 +3,13 @@
 //! The only module that knows the YAML library. The tree is read whole before anything is judged, so
 //! that one run reports all mistakes of a file and command-line overrides are edits of the tree.
 
-use crate::Diagnostic;
+use ahbm_findings::Diagnostic;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
 use std::fmt;
 
-/// Longest topology text that is read.
-pub(crate) const MAX_BYTES: usize = 1 << 20;
+/// Longest text that is read.
+const MAX_BYTES: usize = 1 << 20;
 const MAX_DEPTH: usize = 32;
 
 /// The place where a node was written.

@@ -1,10 +1,12 @@
 //! Transfers and sums as steps of thread blocks, and what must run before what.
 
-use super::MOST;
 use ahbm_plan::blocks::{Action, Block, Dep, Rank, Slot, Step};
 use ahbm_plan::{Extents, Space};
 use ahbm_program::{AgentId, Program};
 use rustc_hash::FxHashMap;
+
+/// Consecutive cells that one step may move: a runtime allows fewer than 72.
+const MOST: u32 = 71;
 
 /// Consecutive cells of a rank's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

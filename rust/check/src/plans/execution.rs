@@ -8,20 +8,15 @@
 //!
 //! A loop runs once over all its bytes: thread-block plans repeat all their steps slice by slice instead.
 
-mod steps;
-
-use ahbm_check::sequence;
-use ahbm_machine::Diagnostic;
+use super::steps::{Run, Steps};
+use crate::walk::sequence;
+use ahbm_findings::Diagnostic;
 use ahbm_plan::blocks::{Places, Slot};
 use ahbm_plan::execution::{ExecutionPlan, Launch};
 use ahbm_plan::{Budget, Goal, Limit, Lowered, Plan, Space};
-use ahbm_program::{AgentId, BinaryFn, Body, OpKind, Origin, OriginId, Program, ValueId};
+use ahbm_program::{AgentId, BinaryFn, Body, Control, Math, Move, OpKind, Origin, OriginId, Program, ValueId};
 use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
-use steps::{Run, Steps};
-
-/// Consecutive cells that one step may move: a runtime allows fewer than 72.
-const MOST: u32 = 71;
 
 /// The thread-block plan that moves and adds the same bytes.
 ///
@@ -30,7 +25,7 @@ const MOST: u32 = 71;
 /// # Errors
 /// `AHBM-U292` reductions other than sums, a custom collective in place and a plan that gets stuck, with the
 /// place; otherwise as [`ExecutionPlan::lower_for_check`] and [`Plan::verify`].
-pub fn to_plan(plan: &ExecutionPlan, budget: &Budget) -> Result<Plan, Vec<Diagnostic>> {
+pub(super) fn to_blocks(plan: &ExecutionPlan, budget: &Budget) -> Result<Plan, Vec<Diagnostic>> {
     let whole = |what: &str| vec![cannot_express(what).site("plan", &*plan.file)];
     if plan.in_place && plan.goal == Goal::Custom {
         return Err(whole("a custom collective in place"));
@@ -130,35 +125,37 @@ impl Translation<'_> {
         let line = self.places.insert_full(body.origins[index]).0 as u32;
         self.steps.at(line);
         match body.ops[index].kind {
-            OpKind::Copy { src, dst, tile, .. } => {
+            OpKind::Move(Move::Copy { src, dst, tile, .. }) => {
                 if let (Some(src), Some(dst)) = (self.run(agent, src, tile), self.run(agent, dst, tile)) {
                     self.transfer(agent, src, dst);
                 }
             }
-            OpKind::Load { dst, mem, tile } => {
+            OpKind::Move(Move::Load { dst, mem, tile }) => {
                 let run = self.run(agent, mem, tile);
                 self.values.insert((agent, dst), Value::Sum(run.into_iter().collect()));
             }
-            OpKind::Binary { f: BinaryFn::Add, dst, a, b, .. } => {
+            OpKind::Math(Math::Binary { f: BinaryFn::Add, dst, a, b, .. }) => {
                 let mut sum = self.terms(agent, a);
                 sum.extend(self.terms(agent, b));
                 self.values.insert((agent, dst), Value::Sum(sum));
             }
-            OpKind::Binary { f, .. } => {
+            OpKind::Math(Math::Binary { f, .. }) => {
                 let what = format!("a reduction by {f:?}, which it leaves to the run");
                 return Err(self.refused(agent, index, what));
             }
-            OpKind::Store { src, mem, tile, .. } => {
+            OpKind::Move(Move::Store { src, mem, tile, .. }) => {
                 if let Some(dst) = self.run(agent, mem, tile) {
                     self.store(agent, index, src, dst);
                 }
             }
             // They order what the others do.
-            OpKind::Signal { .. }
-            | OpKind::Fence
-            | OpKind::WaitCounter { .. }
-            | OpKind::Acquire { .. }
-            | OpKind::Barrier { .. } => {}
+            OpKind::Control(
+                Control::Signal { .. }
+                | Control::Fence
+                | Control::WaitCounter { .. }
+                | Control::Acquire { .. }
+                | Control::Barrier { .. },
+            ) => {}
             _ => return Err(self.refused(agent, index, program.describe(agent, index))),
         }
         Ok(())
@@ -235,7 +232,7 @@ impl Translation<'_> {
     fn kept(&self, agent: AgentId, index: usize, value: ValueId, rank: u32) -> Option<Run> {
         let body = self.lowered.program.body(agent);
         let stores = body.ops[index..].iter().map_while(|op| match op.kind {
-            OpKind::Store { src, mem, tile, .. } if src == value => Some(self.run(agent, mem, tile)),
+            OpKind::Move(Move::Store { src, mem, tile, .. }) if src == value => Some(self.run(agent, mem, tile)),
             _ => None,
         });
         stores.flatten().find(|run| run.rank == rank)
