@@ -10,7 +10,11 @@ PIP := install --quiet --disable-pip-version-check
 PYTEST := -m pytest -q --durations=15 --dist worksteal
 STEP := @scripts/step
 
-.PHONY: demo test quick torch style lint bench fuzz clean
+# Interpreters are started often, and each would compile whatever has no bytecode.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: demo test quick torch torch-tests torch-suite torch-libraries torch-scripts
+.PHONY: style lint clippy types windows stubs bench fuzz clean
 
 demo: $(VENV)/.running
 	$(STEP) "algorithms/my_allreduce.py on topology.yaml, beside a ring that comes with AHBM" \
@@ -28,10 +32,18 @@ quick: style $(VENV)/.testing
 		[ -z "$$crates" ] || scripts/step "Rust tests of what changed: $$crates" cargo test -q $$crates
 	$(STEP) "Python tests but the slow ones" $(BIN)/python $(PYTEST) -n auto -m "not slow"
 
-torch: $(TORCH)/.testing
-	$(STEP) "torch tests" $(TORCH)/bin/python $(PYTEST) -n 2 tests/torch_backend tests/test_docs.py tests/walks tests/test_examples.py -k "torch or training"
+torch: torch-tests torch-suite torch-libraries torch-scripts
+
+torch-tests: $(TORCH)/.testing
+	$(STEP) "torch tests" $(TORCH)/bin/python $(PYTEST) -n 2 tests/torch_backend tests/test_docs.py tests/test_examples.py -k "torch or training"
+
+torch-suite: $(TORCH)/.testing
 	$(STEP) "a part of torch's own suite" $(TORCH)/bin/python tests/torch_acceptance/run.py --quick
+
+torch-libraries: $(TORCH)/.testing
 	$(STEP) "libraries on torch, on gloo and on ahbm" $(TORCH)/bin/python tests/torch_acceptance/libraries.py
+
+torch-scripts: $(TORCH)/.testing
 	$(STEP) "scripts for GPUs, on devices that are not there" $(TORCH)/bin/python tests/torch_acceptance/scripts.py --quick ddp fsdp2 tensor_parallel multigpu_torchrun
 
 # The lints that need nothing built.
@@ -40,10 +52,18 @@ style: $(VENV)/.linting
 	$(STEP) "ruff format" $(BIN)/ruff format --check .
 	$(STEP) "ruff check" $(BIN)/ruff check .
 
-lint: style $(VENV)/.testing
+lint: style clippy types windows stubs
+
+clippy:
 	$(STEP) "clippy" cargo clippy --workspace --all-targets -- -D warnings
+
+types: $(VENV)/.testing
 	$(STEP) "mypy" $(BIN)/mypy
-	$(STEP) "mypy, as if on Windows" $(BIN)/mypy --platform win32 python/ahbm
+
+windows: $(VENV)/.testing
+	$(STEP) "mypy, as if on Windows" $(BIN)/mypy --platform win32 --cache-dir .mypy_cache/windows python/ahbm
+
+stubs: $(VENV)/.testing
 	$(STEP) "stubs of the native module" $(BIN)/python scripts/check_stubs.py
 
 bench: $(VENV)/.running
@@ -76,9 +96,7 @@ SOURCES := $(shell find rust python \( -name tests -o -name benches -o -name __p
 	\( -name '*.rs' -o -name '*.py' -o -name '*.pyi' -o -name '*.toml' -o -name '*.yaml' -o -name '*.j2' \
 	-o -name '*.js' -o -name '*.json' \) -print 2>/dev/null) Cargo.toml Cargo.lock pyproject.toml README.md
 
-$(WHEELS)/.built: $(SOURCES) | $(BIN)/python
-	@test -x $(BIN)/maturin || \
-		scripts/step "install the build tool" $(BIN)/pip $(PIP) $$($(PYTHON) scripts/needs.py build)
+$(WHEELS)/.built: $(SOURCES) | $(BIN)/maturin
 	@rm -f $(WHEELS)/ahbm-*.whl
 	$(STEP) "build the wheel (a release build: minutes the first time, seconds later)" \
 		$(BIN)/maturin build --release --locked --compatibility linux --interpreter $(BIN)/python --out $(WHEELS)
@@ -87,11 +105,26 @@ $(WHEELS)/.built: $(SOURCES) | $(BIN)/python
 $(BIN)/python:
 	$(STEP) "environment in $(VENV)" $(PYTHON) -m venv $(VENV)
 
+$(BIN)/maturin: | $(BIN)/python
+	$(STEP) "install the build tool" $(BIN)/pip $(PIP) $$($(PYTHON) scripts/needs.py build)
+
 $(TORCH)/bin/python:
 	$(STEP) "environment in $(TORCH)" $(PYTHON) -m venv $(TORCH)
 
+# What the wheel and its tests need: the gate fetches it while the wheel is compiled.
+$(VENV)/.fetched: pyproject.toml | $(BIN)/maturin
+	$(STEP) "fetch what the tests need" $(BIN)/pip $(PIP) $$($(PYTHON) scripts/needs.py run test)
+	@touch $@
+
+# Without bytecode: most of torch's modules are never imported.
+$(TORCH)/.fetched: pyproject.toml | $(TORCH)/bin/python
+	$(STEP) "fetch torch and what the tests need" \
+		$(TORCH)/bin/pip $(PIP) --no-compile $$($(PYTHON) scripts/needs.py run test torch) expecttest
+	@touch $@
+
 # The same version may be other code: hence --force-reinstall, without fetching what the wheel depends on again.
-$(VENV)/.running: $(WHEELS)/.built
+# FETCHED: what the gate has pip do before, in the same environment.
+$(VENV)/.running: $(WHEELS)/.built | $(FETCHED)
 	@scripts/step "install the wheel and what it needs to run" sh -c \
 		'set -e; wheel=$$(ls $(WHEELS)/ahbm-*.whl); \
 		$(BIN)/pip $(PIP) --force-reinstall --no-deps $$wheel; $(BIN)/pip $(PIP) $$wheel'
@@ -105,11 +138,9 @@ $(VENV)/.linting: pyproject.toml | $(BIN)/python
 	@scripts/step "install the linters" $(BIN)/pip $(PIP) $$($(PYTHON) scripts/needs.py lint)
 	@touch $@
 
-$(TORCH)/.testing: $(WHEELS)/.built pyproject.toml | $(TORCH)/bin/python
-	@scripts/step "install the wheel, torch and what the tests need" sh -c \
-		'set -e; wheel=$$(ls $(WHEELS)/ahbm-*.whl); \
-		$(TORCH)/bin/pip $(PIP) --force-reinstall --no-deps $$wheel; \
-		$(TORCH)/bin/pip $(PIP) "$$wheel[test,torch]" expecttest'
+$(TORCH)/.testing: $(WHEELS)/.built $(TORCH)/.fetched
+	@scripts/step "install the wheel beside torch" \
+		$(TORCH)/bin/pip $(PIP) --force-reinstall --no-deps $$(ls $(WHEELS)/ahbm-*.whl)
 	@touch $@
 
 clean:

@@ -1,7 +1,6 @@
-"""Runs every code block of README.md and docs/, as `support.pages` says.
+"""Runs every code block of README.md, docs/ and tests/walks/, as `support.pages` says.
 
-The blocks of a page run in order, in an empty directory. A page is several tests, one for each chain of blocks that
-have files in common (`chains`), so that no page holds up the others. A chain has a directory of its own.
+The blocks of a page run in order, in one directory that is empty at first.
 """
 
 from __future__ import annotations
@@ -18,45 +17,41 @@ import pytest
 import yaml
 
 from ahbm.base import packaged
-from support.pages import FILE, PAGES, ROOT, Block, blocks, chains, run_block
+from support.commands import run
+from support.pages import FILE, PAGES, ROOT, WALKS, blocks, run_block
 
 
-def chain_tests() -> Iterator[Any]:
-    for page in PAGES:
-        name = page.relative_to(ROOT).with_suffix("").as_posix().removeprefix("docs/")
-        for chain in chains([block for block in blocks(page) if block.runs]):
-            yield pytest.param(page, chain, id=f"{name}:{chain[0].line}")
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).with_suffix("").as_posix().removeprefix("docs/").removeprefix("tests/walks/")
+
+
+PAGE_TESTS = [
+    *(pytest.param(page, False, id=name_of(page)) for page in [*PAGES, *WALKS]),
+    pytest.param(ROOT / "README.md", True, id="README, in a clone"),
+]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("page", "chain"), list(chain_tests()))
-def test_page(page: Path, chain: list[Block], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if page.stem in ("torch", "training"):
+@pytest.mark.parametrize(("page", "in_clone"), PAGE_TESTS)
+def test_page(page: Path, in_clone: bool, here: Path) -> None:
+    """A reader follows a page from top to bottom. README.md changes nothing of the project at the top of a clone."""
+    if "torch" in page.stem or page.stem == "training":
         pytest.importorskip("torch", reason="torch is not installed: pip install .[torch]")
-    monkeypatch.chdir(tmp_path)
-    for block in chain:
-        try:
-            run_block(block, tmp_path)
-        except Exception as failure:
-            raise AssertionError(f"{page.name}:{block.line}: {failure}") from failure
+    if in_clone:
+        assert run("ahbm", ["init"], here)[0] == 0
+    project = {path: path.read_bytes() for path in here.rglob("*") if path.is_file()}
+    for block in blocks(page):
+        if block.runs:
+            try:
+                run_block(block, here)
+            except Exception as failure:
+                raise AssertionError(f"{page.name}:{block.line}: {failure}") from failure
+    assert [path for path, content in project.items() if path.read_bytes() != content] == []
 
 
-def test_blocks_that_share_files_stay_together_and_in_order() -> None:
-    def group(*texts: str) -> list[list[int]]:
-        return [
-            [block.line for block in chain] for chain in chains([Block("console", t, n) for n, t in enumerate(texts)])
-        ]
-
-    assert group("$ ahbm list\n", "$ ahbm probe\n") == [[0], [1]]
-    assert group("# a.py\nopen('b.xml')\n", "$ ahbm list\n", "$ ahbm check b.xml\n") == [[0, 2], [1]]
-    assert group("# a.py\n", "# b.py\n", "$ python a.py\n$ python b.py\n") == [[0, 1, 2]]
-    assert group("$ ahbm list\n", "# ccl.yaml\n", "$ ahbm list\n", "$ ahbm probe\n") == [[0], [1, 2, 3]]
-    assert group("$ ahbm synth -o out\n", "import out\n", "$ ahbm check -o out\n") == [[0, 2], [1]]
-
-
-def test_every_page_is_in_a_chain() -> None:
+def test_every_block_is_found() -> None:
     """No fence is overlooked: an unknown language is an error of `run_block`, an unclosed fence one here."""
-    for page in PAGES:
+    for page in [*PAGES, *WALKS]:
         fences = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("```")]
         assert len(fences) == 2 * len(list(blocks(page))), page.name
 

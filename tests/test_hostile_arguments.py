@@ -154,6 +154,7 @@ FUNCTIONS = [name for name in ahbm.__all__ if name not in ("AhbmError", "Tl", "_
 """All but those that raise, and the one that only kernels are given."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_the_package(name: str, here: Path) -> None:
     value = getattr(ahbm, name)
@@ -216,6 +217,7 @@ def natives(held: object, seen: dict[type, object], depth: int = 0) -> dict[type
     return seen
 
 
+@pytest.mark.slow
 def test_objects_that_the_package_returns(here: Path) -> None:
     seen: dict[type, object] = {}
     schedule = ahbm.synthesize("all_gather", topology="ring_1d", size=1 << 12)

@@ -52,6 +52,7 @@ def test_logging_is_not_imported_for_those_who_do_not_ask() -> None:
     assert (done.stdout, done.stderr) == ("", "")
 
 
+@pytest.mark.slow
 def test_the_command_line_tells_choices_and_then_what_the_core_does(tmp_path: Path) -> None:
     def told(*more: str) -> str:
         command = [sys.executable, "-m", "ahbm", "run", "all_reduce", "-t", "npu_switch_8", "--size", "1K", *more]

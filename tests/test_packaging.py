@@ -158,6 +158,7 @@ POSIX_ALONE = {
 }
 
 
+@pytest.mark.slow
 def test_what_windows_lacks_is_used_where_it_is_asked_for_the_system() -> None:
     """`mypy --platform win32` says the same, in half a minute."""
     package = ROOT / "python/ahbm"

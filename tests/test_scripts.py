@@ -73,9 +73,9 @@ SMALL = {
     "benches/planted.py": Small(("--cases", "2")),
     "benches/roofline.py": Small(constants={"MODELS": {"wide MLP, bf16": 1}}, needs=TORCH, slow=True),
     "benches/run.py": Small(("--quick",), {"LARGE": ((4, 2, 1.0),)}, slow=True),
-    "benches/select_env.py": Small(("100",), needs=("gymnasium",), slow=True),
+    "benches/select_env.py": Small(("100",), {"MACHINES": ("npu_ring_8",)}, ("gymnasium",), slow=True),
     "benches/selecting.py": Small(constants={"CALLS": 10, "ROUNDS": 1}),
-    "benches/sweep.py": Small(("--cases", "80", "--rows", "800"), slow=True, own_process=True),
+    "benches/sweep.py": Small(("--cases", "20", "--rows", "800"), slow=True, own_process=True),
     "benches/synthesis.py": Small(
         constants={"CASES": [("mesh 2x2", *MESH, 1.0)], "NAMED": NAMED, "AUTO": (TORUS,), "REPEATS": 1}
     ),
@@ -92,7 +92,8 @@ SMALL = {
     "scripts/changed_crates.py": Small(("HEAD",)),
     "scripts/check_stubs.py": Small(needs=("mypy",), only_imported="the gate runs it"),
     "scripts/errors.py": Small(("--check",)),
-    "scripts/needs.py": Small(("build",)),
+    "scripts/mutants.py": Small(("--list",)),
+    "scripts/needs.py": Small(("build", "test")),
     "scripts/pictures.py": Small(("--check",)),
     "scripts/reached.py": Small(only_imported="`test_reached.py` compares some of its rows"),
     "scripts/schemas.py": Small(only_imported="it writes into the package; `test_schema.py` compares what it would"),
@@ -135,6 +136,7 @@ RUN = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "small"), RUN)
 def test_a_script_runs_small(
     name: str, small: Small, here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

@@ -41,6 +41,7 @@ def test_a_link_stays_a_link_and_a_device_a_device(tmp_path: Path) -> None:
     assert not Path("/dev/null").is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "kept", "code"),
     [

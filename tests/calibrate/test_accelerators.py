@@ -94,6 +94,7 @@ def _job(tmp_path: Path) -> str:
     return str(trace)
 
 
+@pytest.mark.slow
 def test_the_machine_of_an_unknown_accelerator_refuses_to_compute(tmp_path: Path) -> None:
     found = calibration.calibrate([_unknown(tmp_path)])
     assert found.tree["pe"]["roofline"] == {"unknown": True}
@@ -110,6 +111,7 @@ def test_the_machine_of_an_unknown_accelerator_refuses_to_compute(tmp_path: Path
     assert ahbm.open(trace, topology=str(file), overrides=stated).run().latency_ns == 1e7
 
 
+@pytest.mark.slow
 def test_a_user_names_the_accelerator(tmp_path: Path) -> None:
     found = calibration.calibrate([_unknown(tmp_path)], accelerator="H200")
     assert found.tree["pe"]["roofline"] == SHEETS["H200 SXM"].roofline()

@@ -20,6 +20,7 @@ def rows(law: Law, sizes: range, noise: float = 0.0) -> Rows:
     return Rows(n, us, *(getattr(found, name) for name in list(Rows.__dataclass_fields__)[2:]))
 
 
+@pytest.mark.slow
 def test_numbers_that_rows_hardly_tell_are_round_and_stay_where_a_row_changes() -> None:
     noisy = rows(EXACT, range(6, 31), noise=0.04)
     ll, simple = fit.chosen(noisy).spoken
@@ -34,6 +35,7 @@ def test_numbers_that_rows_hardly_tell_are_round_and_stay_where_a_row_changes() 
         noisy.us[at] /= 1.05
 
 
+@pytest.mark.slow
 def test_numbers_that_rows_tell_are_as_found() -> None:
     ll, simple = fit.chosen(rows(EXACT, range(6, 31))).spoken
     assert (ll.step_us, ll.gbs) == pytest.approx((0.6, 1.1), rel=1e-3)

@@ -53,10 +53,12 @@ def right() -> Iterator[tuple[str, Subject]]:
         yield f"direct plan on {n}", OneSided(json.dumps(direct(n)))
 
 
+@pytest.mark.slow
 def test_right_programs_of_every_collective_are_right() -> None:
     assert [(name, found) for name, subject in right() if (found := judge(subject, "right", orders=3))] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", SOURCES)
 def test_every_class_of_bug_is_seen(source: str, tmp_path: Path) -> None:
     def seen(bug: str) -> bool:

@@ -95,6 +95,7 @@ def casting(collective: str, dtype: str, other: str, place: str, op: str = "sum"
     return ahbm.run(collective, "casting.py", "npu_ring_8", bytes_per_rank=1 << 10, dtype=dtype, check="result", op=op)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["load", "recv", "store"])
 @pytest.mark.parametrize("collective", ALGORITHMS)
 @pytest.mark.parametrize("dtype", NARROWER)
@@ -107,6 +108,7 @@ def test_a_cast_that_loses_bits(dtype: str, collective: str, place: str, here: P
         assert f"narrower than {dtype}" in str(caught.value.findings[0].hint)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("collective", ["all_reduce", "all_to_all"])
 @pytest.mark.parametrize("dtype", HOLDING)
 def test_a_cast_that_loses_none(dtype: str, collective: str, here: Path) -> None:
@@ -130,6 +132,7 @@ def followed(collective: str, dtype: str, other: str, place: str, op: str = "sum
     return list(examine(case, case.compiled(), frozenset({"result"}), calls=1, orders=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("collective", ALGORITHMS)
 @pytest.mark.parametrize("dtype", NARROWER)
 def test_contributions_lose_bits_in_a_cast(dtype: str, collective: str, here: Path) -> None:

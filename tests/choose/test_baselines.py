@@ -48,6 +48,7 @@ def score(name: str, split: Split, store: Path, **given: Any) -> baselines.Score
     return baselines.score(name, split, **{"calls": CALLS, "store": store, **given})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPECTED)
 def test_scores_are_reproduced(name: str, small: Split, store: Path) -> None:
     found = score(name, small, store)
@@ -66,6 +67,7 @@ class Worst(Policy):
         return env.outcome().slowest
 
 
+@pytest.mark.slow
 def test_a_policy_that_knows_has_no_regret(small: Split, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(baselines.BASELINES, "best", Best)
     monkeypatch.setitem(baselines.BASELINES, "worst", Worst)
@@ -76,6 +78,7 @@ def test_a_policy_that_knows_has_no_regret(small: Split, store: Path, monkeypatc
     assert best.regret.points == CALLS * len(small.test.machines)
 
 
+@pytest.mark.slow
 def test_what_was_learned_is_known(store: Path) -> None:
     """On machines and sizes that were learned, a ladder is an oracle."""
     small = split_of("sizes").small(2, 4)
@@ -84,12 +87,14 @@ def test_what_was_learned_is_known(store: Path) -> None:
     assert score("ladder", small, store).regret.mean > 0
 
 
+@pytest.mark.slow
 def test_bandits_learn_in_their_episode(small: Split, store: Path) -> None:
     for name in ("ucb", "thompson"):
         short, long = score(name, small, store), score(name, small, store, calls=40 * CALLS)
         assert long.regret.mean < short.regret.mean / 2
 
 
+@pytest.mark.slow
 def test_jobs_have_scores(store: Path) -> None:
     split = split_of("jobs").small(1)
     for name in ("static", "ladder"):
@@ -97,6 +102,7 @@ def test_jobs_have_scores(store: Path) -> None:
         assert found.regret.points and found.regret.refusals == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tree", "shortlist-3"])
 def test_learners_beat_chance_and_say_what_they_ran(name: str, store: Path) -> None:
     pytest.importorskip("sklearn")

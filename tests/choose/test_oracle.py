@@ -38,6 +38,7 @@ def table() -> OracleTable:
     return Oracle(Catalogue.of("all_reduce", ALGORITHMS), machines, [256, 1 << 14, 1 << 20, 1 << 25]).table()
 
 
+@pytest.mark.slow
 def test_every_time_is_that_of_a_run(table: OracleTable) -> None:
     # A program is made for the first machine of a shape, and runs on the others.
     rows = [row for row in table if row["code"] is None]

@@ -49,6 +49,7 @@ def test_the_arrays_answer_as_scikit_learn() -> None:
     assert all(node < child for node, child in enumerate(nodes.left) if child >= 0)
 
 
+@pytest.mark.slow
 def test_a_tree_loses_little_at_unseen_sizes(table: OracleTable, described: Described) -> None:
     seen = {size for size in SIZES[::2]}
     tree = train_tree(table.only(lambda point: point.nbytes in seen), described)
@@ -88,6 +89,7 @@ def test_a_tree_for_one_machine_asks_for_sizes_alone(table: OracleTable, describ
             assert facts["choices"][int(nodes.answer(given))] == tree.choose(whole), (name, nbytes)
 
 
+@pytest.mark.slow
 def test_estimates_are_near_on_networks_that_were_not_seen(table: OracleTable, described: Described) -> None:
     ranking = train_ranking(table.only(lambda point: point.topology != "hypercube"), described)
     held = table.only(lambda point: point.topology == "hypercube")

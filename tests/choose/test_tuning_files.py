@@ -57,6 +57,7 @@ def asked(rules: Rules, call: Called) -> tuners.Chosen:
     return None if rule is None else (rule.algorithm, rule.protocol, rule.channels)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRITTEN)
 def test_what_is_written_means_by_the_library_s_rules_what_was_chosen(name: str, tmp_path: Path) -> None:
     draw, file = random.Random(f"tuning {name}"), tmp_path / FORMATS[name].file

@@ -25,6 +25,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "options", "key", "value"),
     [

@@ -295,9 +295,45 @@ def cases() -> Iterator[Any]:
             yield pytest.param(command, target, marks=[] if command in QUICK else [pytest.mark.slow])
 
 
+class Told:
+    """What altair is told, in its place."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def __getattr__(self, name: str) -> Told:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Told(f"{self.text}.{name}")
+
+    def __call__(self, *given: object, **named: object) -> Told:
+        return Told(f"{self.text}({given}, {named})")
+
+    def keys(self) -> tuple[str, ...]:
+        return (self.text,)
+
+    def __getitem__(self, name: str) -> Told:
+        return self
+
+    def __setitem__(self, name: str, value: object) -> None:
+        self.text += f"[{name}] = {value}"
+
+    def __add__(self, other: object) -> Told:
+        return Told(f"{self} + {other}")
+
+    __or__ = __and__ = __add__
+
+
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages are not drawn, and jobs are not tried with every algorithm: both take seconds."""
+    """Pages and their charts are not made, and jobs are not tried with every algorithm: each takes seconds."""
+    for name in ("charts", "comparisons", "jobs", "links", "why"):
+        monkeypatch.setattr(f"ahbm.views.{name}.alt", Told("alt"))
+    monkeypatch.setattr("ahbm.views.drawing.Drawing.svg", lambda drawing: repr(drawing.chart))
+    monkeypatch.setattr("ahbm.views.drawing.Drawing.png", lambda drawing: repr(drawing.chart).encode())
     monkeypatch.setattr("ahbm.views.page.Page.html", lambda page: repr((page.headline, page.facts, page.sections)))
     monkeypatch.setattr("ahbm.job.advice.SEARCHED", 0)
 
@@ -341,6 +377,7 @@ def without(base: tuple[str, ...], option: Any) -> tuple[str, ...]:
     return tuple(kept)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "target"), cases())
 def test_an_option_changes_the_answer_or_is_refused(command: str, target: str, source: Path, tmp_path: Path) -> None:
     found = holes(command, target, source, tmp_path / "here")

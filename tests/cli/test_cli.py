@@ -128,6 +128,7 @@ def test_run_of_a_script(tmp_path: Path) -> None:
     assert text.startswith("['2.5', '--flag']") and text.count("7.5") == 3 and text.count("tree_allreduce") == 3
 
 
+@pytest.mark.slow
 def test_errors_become_text_json_and_exit_codes(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text(SCRIPT.replace("dist.all_reduce(x)", "dist.all_reduce(x[rank:])"))
     _, error = call("run", "broken.py", "1", cwd=tmp_path, code=11)

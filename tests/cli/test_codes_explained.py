@@ -40,6 +40,7 @@ def test_codes_near_one_that_there_is_not_are_named(tmp_path: Path) -> None:
     assert "all_redcue is no collective" in told and "did you mean all_reduce" in told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "line"),
     [(code, line) for code, line in COMMANDS.items() if not line[0].startswith("-") or line[0] in OF_RUN],

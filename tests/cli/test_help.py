@@ -13,7 +13,7 @@ import ahbm.cli
 from ahbm.cli import app
 from ahbm.cli.app import MODULES, PANELS
 from support import astra_files
-from support.commands import commands, run
+from support.commands import application, commands, run
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -38,6 +38,7 @@ def test_every_command_stands_in_one_panel_uncut(tmp_path: Path) -> None:
     assert "\x1b" not in told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "lines"), list(examples()))
 def test_the_examples_of_a_command_run(
     name: str, lines: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -59,7 +60,7 @@ def test_the_examples_of_a_command_run(
     if name == "sweep":
         (tmp_path / "space.yaml").write_text("sizes: 1K\ndata: false\n", encoding="utf-8")
     if name == "calibrate":
-        rows = "\n".join(f"{1 << at},{10 + (1 << at) / 1e5}" for at in range(10, 30))
+        rows = "\n".join(f"{1 << at},{10 + (1 << at) / 1e5}" for at in range(10, 30, 4))
         (tmp_path / "all_reduce.csv").write_text(f"# op: all_reduce\n# ranks: 8\nbytes,time_us\n{rows}\n", "utf-8")
     if name == "astra":
         astra_files.write(tmp_path)
@@ -105,5 +106,7 @@ def test_a_broken_configuration_completes_nothing(
 def test_the_script_of_a_shell_is_shown(shell: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Else the shell is the one that has started the tests, if any.
     monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
+    application.cache_clear()
     code, out, _ = run("ahbm", ["--show-completion", shell], tmp_path)
+    application.cache_clear()
     assert code == 0 and "_AHBM_COMPLETE" in out

@@ -12,12 +12,11 @@ from typing import Any
 from unittest import mock
 
 import pytest
-import typer.main
 
 import ahbm
-from ahbm.cli import app, main
+from ahbm.cli import main
 from support import astra_files
-from support.commands import commands, environment
+from support.commands import application, commands, environment
 
 HOSTILE = [
     "",
@@ -67,7 +66,6 @@ BASE: dict[str, list[str]] = {
     "topology": [],
     "tune": ["all_reduce", "-t", "npu_ring_8", "--sizes", "64", "-a", "ring_allreduce", "-o", "tuned"],
 }
-COMMAND = typer.main.get_command(app)
 
 
 def parameters() -> Iterator[tuple[str, Any]]:
@@ -92,9 +90,9 @@ def called(arguments: list[str]) -> tuple[object, str]:
     with (
         mock.patch.dict(os.environ, environment(), clear=True),
         mock.patch.object(sys, "argv", ["ahbm", *arguments]),
-        # Made once: to make it takes longer than most commands.
-        mock.patch("ahbm.cli.app", COMMAND),
-        # Seconds for every page.
+        mock.patch("ahbm.cli.app", application()),
+        # Seconds for every page, and for its charts.
+        mock.patch("altair.utils.schemapi.DEBUG_MODE", False),
         mock.patch("ahbm.views.page.Page.html", lambda page: ""),
         contextlib.redirect_stdout(io.StringIO()),
         contextlib.redirect_stderr(err),
@@ -108,6 +106,7 @@ def called(arguments: list[str]) -> tuple[object, str]:
     return 0, err.getvalue()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", BASE)
 def test_every_option(command: str, here: Path) -> None:
     if command == "astra":

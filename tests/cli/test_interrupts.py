@@ -55,6 +55,7 @@ def interrupted(
     return process.returncode, process.communicate()[1], took
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kernel", "place"),
     [

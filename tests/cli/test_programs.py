@@ -51,6 +51,7 @@ def test_what_follows_two_dashes_is_the_programs(tmp_path: Path) -> None:
     assert ahbm(tmp_path, "run", "echo.py", "a", "--size", "1K", "--", "--size", "2K")[1] == "['a', '--size', '2K']\n"
 
 
+@pytest.mark.slow
 def test_in_its_own_format_the_plan_is_what_the_compiler_writes(tmp_path: Path, path: str) -> None:
     assert ahbm(tmp_path, "convert", path, "plan.json")[0] == 3, "the script's argument is no output"
     assert ahbm(tmp_path, "convert", path, "-o", "plan.json")[0] == 0
@@ -63,6 +64,7 @@ def test_in_its_own_format_the_plan_is_what_the_compiler_writes(tmp_path: Path, 
     assert ahbm(tmp_path, "convert", path)[0] == 3
 
 
+@pytest.mark.slow
 def test_a_program_is_explained_and_swept(tmp_path: Path, path: str) -> None:
     code, out = ahbm(tmp_path, "explain", path, "--size", "64K")
     assert code == 0 and "exchange.py:" in out
@@ -73,6 +75,7 @@ def test_a_program_is_explained_and_swept(tmp_path: Path, path: str) -> None:
     assert code == 0, out
 
 
+@pytest.mark.slow
 def test_the_quickest_variation_is_found_and_written(tmp_path: Path, path: str) -> None:
     sweep = ["bench", path, "--vary", "instances=1,2", "-b", "4K", "-e", "64K"]
     code, out = ahbm(tmp_path, *sweep, "--ladder", "ladder.yaml")
@@ -85,6 +88,7 @@ def test_the_quickest_variation_is_found_and_written(tmp_path: Path, path: str) 
     assert ahbm(tmp_path, "bench", "all_gather", "--vary", "ranks=2")[0] == 3
 
 
+@pytest.mark.slow
 def test_all_programs_are_checked_and_one_is_run(tmp_path: Path) -> None:
     body = "with CollectiveProgram(f'p{n}', AllGather(n, 1, True), n):\n        print(JSON())\n"
     script(tmp_path, f"from mscclpp.language import *\nfor n in (2, 3):\n    {body}", "two.py")
@@ -99,6 +103,7 @@ def test_all_programs_are_checked_and_one_is_run(tmp_path: Path) -> None:
     assert "all_gather by two" in ahbm(tmp_path, "run", "two.py", "--program", "0", "--size", "64", "--no-data")[1]
 
 
+@pytest.mark.slow
 def test_what_a_program_raises_is_the_verdict(tmp_path: Path) -> None:
     script(tmp_path, "from mscclpp.language import *\nRank(0)\n", "outside.py")
     code, out = ahbm(tmp_path, "check", "outside.py")
@@ -151,6 +156,7 @@ with MSCCLProgram("half", fully_connected(2), AllReduce(2, 1, True), 1):
 """
 
 
+@pytest.mark.slow
 def test_the_module_of_an_algorithm_is_named_with_a(tmp_path: Path) -> None:
     kernel = "def kernel_args(w, n, *, cube_w=4, cube_h=4):\n    return ()\n\n\n"
     kernel += "def mine(t_ptr, r, k, w, h, *, tl):\n    pass\n"

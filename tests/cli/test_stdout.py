@@ -69,12 +69,13 @@ def test_every_command_is_listed_here() -> None:
     assert set(commands()) == set(COMMANDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [*COMMANDS, "--help", "--version"])
 def test_a_full_disk(command: str, here: Path) -> None:
     if command == "astra":
         astra_files.write(here)
     if command == "calibrate":
-        rows = "".join(f"{1 << n},{n}\n" for n in range(10, 20))
+        rows = "".join(f"{1 << n},{n}\n" for n in range(10, 20, 3))
         Path("measured.csv").write_text(f"# op: all_reduce\n# ranks: 8\nbytes,time_us\n{rows}")
     if command == "compare":
         Path("run.json").write_text(json.dumps(ahbm.run(bytes_per_rank=64).to_json()))
@@ -105,6 +106,7 @@ def test_a_pipe_that_is_closed(here: Path) -> None:
     assert (done.returncode, done.stderr) == (1, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [(["list"], 0), (["run", "nothing"], 3), (["run", "--nope"], 2), (["-vv", "run", "all_reduce", "--size", "64"], 0)],

@@ -145,6 +145,7 @@ def test_sweeps_of_two_versions_are_compared_by_what_they_are(store: Path) -> No
     assert part is None or part.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [

@@ -183,6 +183,7 @@ def test_topology_takes_t_and_draws_svg_only(tmp_path: Path) -> None:
 RING = ["all_reduce", "-a", "ring_allreduce"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "asked",
     [

@@ -42,6 +42,7 @@ def test_the_default_has_a_name_and_a_file_its_path(here: Path) -> None:
     assert all(network not in names() for network in NETWORKS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["file", "variable", "nothing", "option"])
 def test_tables_json_and_pages_name_what_was_read(source: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted, given = DEFAULT, []

@@ -128,6 +128,7 @@ def test_whole_files(content: Any, fits: bool, tmp_path: Path) -> None:
     assert by_schema(content) == by_reader(content, tmp_path) == fits
 
 
+@pytest.mark.slow
 def test_the_packaged_files_name_their_schemas_and_keep_them() -> None:
     for path in (packaged.CCL, packaged.TOPOLOGY, *packaged.TOPOLOGIES.glob("*.yaml")):
         text = path.read_text(encoding="utf-8")

@@ -59,6 +59,7 @@ FILES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_a_small_file_that_asks_for_much_is_refused_in_little_memory(tmp_path: Path, name: str) -> None:
     data, limit = FILES[name]

@@ -113,6 +113,7 @@ def test_many_ranks_get_an_algorithm_of_few_steps() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_program_that_no_memory_holds_is_refused() -> None:
     sips = {"system.sips.count": 1 << 16}
     with pytest.raises(ahbm.errors.BudgetError) as caught:

@@ -54,6 +54,7 @@ def test_plain_machines_have_a_channel_for_each_link(topology: str) -> None:
     assert load_machine(topology, {CHANNELS: 2}).dma_channels == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("channels", [1, 2, "per_link"])
 @pytest.mark.parametrize(
     ("topology", "more"),

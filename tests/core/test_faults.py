@@ -23,6 +23,7 @@ def run(faults: str = "", collective: str = "all_reduce", topology: str = "torus
     return ahbm.run(collective, algorithm, topology, bytes_per_rank=size, overrides=overrides)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["cut_through", "flit", "analytic"])
 @pytest.mark.parametrize("collective", COLLECTIVES)
 def test_every_fault_slows_down_and_keeps_the_result(collective: str, model: str) -> None:
@@ -75,6 +76,7 @@ BETTER = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["cut_through", "flit", "analytic"])
 @pytest.mark.parametrize(
     ("collective", "algorithm"),
@@ -92,6 +94,7 @@ def test_with_one_seed_a_better_machine_is_never_slower(collective: str, algorit
         assert max(times, key=lambda report: report.latency_ns) is times[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("topology", "key", "gbs", "collective", "slower"),
     [

@@ -50,6 +50,7 @@ def row(report: Report) -> dict[str, object]:
     return {key: data[key] for key in [*KEPT, "latency_ns", "timeline_hash"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", NETWORKS)
 def test_times_are_as_they_were(network: str) -> None:
     path = GOLDEN / f"{network}.json"

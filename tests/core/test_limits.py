@@ -97,6 +97,7 @@ NETWORKS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["cut_through", "flit", "analytic"])
 def test_no_run_beats_its_bound(model: str) -> None:
     choose = random.Random(model)

@@ -45,6 +45,7 @@ def machines(draw: st.DrawFn) -> tuple[str | None, dict[str, object]]:
     return base, overrides
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     machine=machines(),

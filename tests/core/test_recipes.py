@@ -38,6 +38,7 @@ def parts(compiled: Compiled) -> tuple[Any, Any, Any]:
     return compiled.program, timeline, compiled.recipe(timeline)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("collective", KINDS)
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8])
 def test_the_bits_of_a_replay(collective: str, ranks: int) -> None:

@@ -141,6 +141,7 @@ def test_a_job_runs_by_what_it_is_asked_for_or_refuses_it(collective: str, tmp_p
         assert asked == timed(overrides={**sips, f"collectives.{collective}": name}), name
 
 
+@pytest.mark.slow
 def test_a_script_runs_by_what_it_is_asked_for_or_is_told(tmp_path: Path) -> None:
     script = tmp_path / "gather.py"
     script.write_text(

@@ -227,6 +227,7 @@ def test_one_sided_transfers_become_messages(tmp_path: Path) -> None:
     assert merged.latency_ns == pytest.approx(report.latency_ns, rel=0.1)
 
 
+@pytest.mark.slow
 def test_the_launches_of_a_job_fit_one_by_one(tmp_path: Path) -> None:
     """Together, the queues of all calls are larger than the memory that holds those of one."""
     shape = "--dp 2 --tp 2 --layers 4 --hidden 1024 --heads 8 --sequence 512 --micro-batches 4"

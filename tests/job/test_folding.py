@@ -73,6 +73,7 @@ def test_a_line_does_not_fold() -> None:
     assert simulated(job, "npu_mesh_4x4", 16) == 16
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     tp=st.sampled_from([1, 2, 4]),

@@ -17,7 +17,7 @@ from ahbm.job.transformer import Transformer
 from ahbm.runs.advice import MOST, SIMULATED, told
 from ahbm.views import jobs, step
 
-SMALL: dict[str, Any] = {"layers": 2, "hidden": 256, "heads": 4, "sequence": 128, "vocabulary": 4096}
+SMALL: dict[str, Any] = {"layers": 1, "hidden": 256, "heads": 4, "sequence": 128, "vocabulary": 4096}
 
 
 def written(folder: Path, **how: Any) -> str:
@@ -31,11 +31,12 @@ def replayed(target: str, topology: str) -> JobReport:
     return report
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("topology", "cut"),
     [
         ("npu_ring_8", {"tp": 2, "dp": 4}),
-        ("dgx_h100", {"tp": 2, "pp": 2, "dp": 2, "micro_batches": 2}),
+        ("dgx_h100", {"layers": 2, "tp": 2, "pp": 2, "dp": 2, "micro_batches": 2}),
         ("npu_switch_8", {"dp": 8}),
     ],
 )
@@ -57,6 +58,7 @@ def test_advice_on_a_job_is_simulated_and_within_what_it_touches(
     assert not any("up to" in sentence or "of all calls together" in sentence for sentence in headline)
 
 
+@pytest.mark.slow
 def test_the_command_of_each_advice_shows_its_time(here: Path) -> None:
     report = replayed(written(here, tp=2, dp=4), "npu_ring_8")
     entries = [entry for entry in told(report.explain().advice) if entry.command]
@@ -73,7 +75,7 @@ def test_the_command_of_each_advice_shows_its_time(here: Path) -> None:
 
 def test_uneven_stages_are_told(here: Path) -> None:
     """The last stage has the head too."""
-    report = replayed(written(here, pp=2, vocabulary=32768), "npu_ring_8")
+    report = replayed(written(here, layers=2, pp=2, vocabulary=32768), "npu_ring_8")
     times = [rank.compute_ns for rank in report.ranks]
     assert max(times) > 1.05 * sum(times) / len(times)
     sentence = next(text for text in jobs.page(report).headline if text.startswith("Computing is not balanced"))
@@ -81,6 +83,7 @@ def test_uneven_stages_are_told(here: Path) -> None:
     assert "computations named 'head' in half their time" in told(report.explain().advice)[0].what
 
 
+@pytest.mark.slow
 def test_a_large_job_is_not_tried_unless_it_is_asked_for(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ahbm.job.advice.SEARCHED", 10)
     report = replayed(written(here, tp=2), "npu_ring_8")
@@ -89,6 +92,7 @@ def test_a_large_job_is_not_tried_unless_it_is_asked_for(here: Path, monkeypatch
     assert any(entry.what.startswith("computations") for entry in report.explain().advise(None))
 
 
+@pytest.mark.slow
 def test_a_page_of_a_step_has_one_time_of_a_step(here: Path) -> None:
     target = written(here, tp=2)
     report = replayed(target, "npu_ring_8")

@@ -136,6 +136,7 @@ def test_bytes_that_are_no_trace_are_findings(tmp_path: Path) -> None:
         replayed(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["run", "explain", "report"])
 def test_commands_take_traces(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path)
@@ -146,6 +147,7 @@ def test_commands_take_traces(command: str, tmp_path: Path, monkeypatch: pytest.
     assert result.output if command != "report" else (tmp_path / "report.html").exists()
 
 
+@pytest.mark.slow
 @corpus
 def test_a_recorded_step_is_the_job_that_was_made_of_it() -> None:
     direct, made = replayed(REAL / "megatron_tp8_kineto"), replayed(REAL / "megatron_tp8")

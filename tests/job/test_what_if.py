@@ -87,7 +87,8 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     assert isinstance(failed.exception, ConfigError) and "AHBM-C120" in failed.stdout
 
 
-@pytest.mark.parametrize("machine", ["p5", "mi300x", "b200_2_nodes"])
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", ["p5", "b200_2_nodes"])
 def test_changes_reach_calls_of_every_size_on_machines_of_several_protocols(machine: str, tmp_path: Path) -> None:
     """Each call finds its protocol with a bandwidth of its own: an explanation says what another replay takes."""
     ranks = 16 if machine.endswith("nodes") else 8

@@ -182,6 +182,7 @@ def test_check_says_what_is_wrong_with_a_job(tmp_path: Path) -> None:
     assert check_job(short, Setup("npu_ring_8")).verdict == "malformed"
 
 
+@pytest.mark.slow
 def test_the_best_algorithm_for_every_call(tmp_path: Path) -> None:
     facts = {"comm_type": 0, "dtype": "f32"}
     sizes = (256, 1 << 22)
@@ -208,6 +209,7 @@ def test_the_best_algorithm_for_every_call(tmp_path: Path) -> None:
     assert isinstance(refused.exception, ConfigError) and refused.exception.code == "AHBM-C146"
 
 
+@pytest.mark.slow
 def test_a_choice_that_changes_nothing_saves_nothing(tmp_path: Path) -> None:
     sizes = (1 << 16, 1 << 20)
     calls = [
@@ -229,6 +231,7 @@ def test_a_run_that_was_recorded_is_a_job_of_messages(tmp_path: Path) -> None:
     assert sum(stretch.end_ns - stretch.start_ns for stretch in report.path) == pytest.approx(report.latency_ns)
 
 
+@pytest.mark.slow
 def test_the_best_algorithm_is_none_that_is_wrong(tmp_path: Path, here: Path) -> None:
     nothing = {"idle": {"missing": 8}, "exponential": {"missing": 8, **rings.OPAQUE["exponential"]}}
     call = node(0, "COMM_COLL", [], comm_size=1 << 16, comm_type=0, dtype="f32")

@@ -50,6 +50,7 @@ def test_a_ring_bound_by_bandwidth_gains_its_time_on_links() -> None:
     assert best.what == "twice the bandwidth of all links between SIPs"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("machine", "told", "least"),
     [
@@ -334,6 +335,7 @@ CHANGES: list[tuple[str, dict[str, object]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("topology", "changes"), CHANGES)
 def test_a_change_finds_the_protocol_with_the_bandwidth_of_the_size(topology: str, changes: dict[str, object]) -> None:
     size = 1 << 26 if topology.startswith("polaris") else 1 << 20

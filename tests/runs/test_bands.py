@@ -78,6 +78,7 @@ def test_files_that_are_compared_tell_it(tmp_path: Path) -> None:
     assert OUTSIDE in call("compare", "then.json", "then.json", cwd=tmp_path)
 
 
+@pytest.mark.slow
 def test_a_page_tells_it(tmp_path: Path) -> None:
     call("report", "all_reduce", *ON, "--no-explain", "-o", "page.html", cwd=tmp_path)
     assert OUTSIDE in (tmp_path / "page.html").read_text(encoding="utf-8")
@@ -139,7 +140,8 @@ def a_job(tmp_path: Path) -> str:
     return "step.0.json"
 
 
-def test_a_job_tells_it_of_its_calls(a_job: str, tmp_path: Path) -> None:
+def test_a_job_tells_it_of_its_calls(a_job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ahbm.job.advice.SEARCHED", 0)  # jobs are not tried with every algorithm: it takes seconds
     given = [a_job, "-t", "azure_nd_h100", "--groups", "groups.json"]
     for command, options in (("run", []), ("explain", ["--what-if", "none"])):
         out = call(command, *given, *options, cwd=tmp_path)

@@ -182,6 +182,7 @@ def test_device_tensors_have_a_contribution_per_cube() -> None:
         reports("broadcast", device=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topology", [None, *names()])
 def test_defaults_run_on_every_packaged_machine(topology: str | None) -> None:
     found = list(bench.measure(Sweep("all_reduce", 1024, 1 << 26, factor=1 << 8, topology=topology, data=False)))

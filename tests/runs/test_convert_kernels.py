@@ -85,6 +85,7 @@ def rotate(tl: Any, rank: int, world: int, n: int) -> None:
     tl.store(0, total)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STATED)
 @pytest.mark.parametrize(("topology", "count"), [("npu_ring_8", None), (None, 4), (None, 3)])
 def test_what_comes_with_the_package_is_right_in_every_format(
@@ -159,6 +160,7 @@ def scripted(seed: int) -> tuple[Body, int]:
     return script, Random(seed).choice([4, 8, 10, 16])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(60))
 def test_random_kernels_leave_the_same_bytes(seed: int, tmp_path: Path) -> None:
     body, n = scripted(seed)
@@ -241,6 +243,7 @@ BUGS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", BUGS)
 def test_random_bugs_are_judged_alike_in_kernel_and_file(bug: str, tmp_path: Path) -> None:
     judged = 0

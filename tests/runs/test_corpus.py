@@ -36,6 +36,7 @@ def expectations(folder: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("slots", "field"), [(1, "fifo_1"), (2, "fifo_2"), (None, "fifo_unbounded")])
 def test_msccl_xml(slots: int | None, field: str) -> None:
     folder = Path(CORPUS or "") / "msccl_xml"

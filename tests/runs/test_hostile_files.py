@@ -74,6 +74,7 @@ def test_plans(name: str, tmp_path: Path) -> None:
     assert not code or found.findings[0].code.startswith(code), found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", YAML)
 @pytest.mark.parametrize("read", [CclConfig.load, load_machine])
 def test_yaml(name: str, read: Callable[[Path], object], tmp_path: Path) -> None:
@@ -117,6 +118,7 @@ def others(here: Path) -> Iterator[Path]:
     listening.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["folder", "pipe", "zero", "socket", "missing"])
 def test_what_is_no_file(kind: str, others: Path) -> None:
     for command in (

@@ -101,6 +101,7 @@ def test_other_operators_are_followed(op: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_elements_of_device_tensors_are_followed() -> None:
     placement = DPPolicy(cube="row_wise")
     case = prepare("all_reduce", None, "ring_1d", bytes_per_pe=6, placement=placement, overrides=SMALL)

@@ -211,6 +211,7 @@ def both(tmp_path: Path, collective: str, **arguments: Any) -> tuple[View, View,
     return perfetto((tmp_path / "a.pftrace").read_bytes()), chrome((tmp_path / "a.json").read_bytes()), report
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["cut_through", "flit", "analytic"])
 @pytest.mark.parametrize("collective", ["all_reduce", "all_to_all", "broadcast"])
 def test_both_formats_tell_the_same_and_nothing_overlaps(collective: str, model: str, tmp_path: Path) -> None:

@@ -270,6 +270,7 @@ CLEAN: dict[str, Callable[[int], AnySelector]] = {
 SHARED = Observer()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLEAN)
 def test_clean_selectors_raise_no_alarm(name: str) -> None:
     def worker(rank: int) -> list[tuple[str, str]]:

@@ -247,10 +247,10 @@ def run(emulator: Emulator, call: Call, x: Array, algorithm: str) -> Array:
 def check_exact(emulator: Emulator, call: Call, algorithm: str, dtype: str) -> None:
     x = exact_data(call, numpy_dtype(dtype), np.random.default_rng(call.n_elem))
     once = run(emulator, call, x, algorithm)
-    np.testing.assert_array_equal(call.specified(once), call.specified(call.after(x)), str(call))
+    np.testing.assert_array_equal(call.specified(once), call.specified(call.after(x)), f"{call} {dtype}")
     again = call.after(x)
     twice = run(emulator, call, again, algorithm)
-    np.testing.assert_array_equal(call.specified(twice), call.specified(call.after(again)), f"second {call}")
+    np.testing.assert_array_equal(call.specified(twice), call.specified(call.after(again)), f"second {call} {dtype}")
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
@@ -266,13 +266,15 @@ def call_of(algorithm: str, ranks: int, n_elem: int, **more: Any) -> Call:
     return Call(collective, ranks, n_elem, **more)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.slow
 @pytest.mark.parametrize(("algorithm", "network"), CASES)
-def test_exact(emulator: Emulators, algorithm: str, network: str, dtype: str) -> None:
-    for n_elem in SIZES.values():
-        check_exact(emulator(network), call_of(algorithm, RANKS[network], n_elem), algorithm, dtype)
+def test_exact(emulator: Emulators, algorithm: str, network: str) -> None:
+    for dtype in DTYPES:
+        for n_elem in SIZES.values():
+            check_exact(emulator(network), call_of(algorithm, RANKS[network], n_elem), algorithm, dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", ["prod", "min", "max", "avg"])
 @pytest.mark.parametrize("algorithm", [name for name, collective in ALGORITHMS.items() if collective in REDUCING])
 def test_operators(emulator: Emulators, algorithm: str, op: str) -> None:
@@ -298,6 +300,7 @@ def test_rounding(emulator: Emulators, algorithm: str, dtype: str) -> None:
         assert (np.abs(got - wide) <= np.where(changed, (call.ranks - 1) * ulp, 0)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("algorithm", "network"), [case for case in CASES if case[0] in ALL_REDUCE])
 def test_placed_tensors(emulator: Emulators, algorithm: str, network: str) -> None:
     """Every cube's tile is one contribution, and every cube ends with the result."""
@@ -312,6 +315,7 @@ def test_placed_tensors(emulator: Emulators, algorithm: str, network: str) -> No
             np.testing.assert_array_equal(y, np.broadcast_to(want, y.shape))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5, 8, 9, 16])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_world_sizes_and_roots(algorithm: str, ranks: int) -> None:
@@ -325,6 +329,7 @@ def test_world_sizes_and_roots(algorithm: str, ranks: int) -> None:
         check_exact(emulator, call_of(algorithm, ranks, 7, root=root), algorithm, "float16")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_slots", [1, 4])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_two_calls_in_one_launch(machines: Machines, tmp_path: Path, algorithm: str, n_slots: int) -> None:

@@ -186,6 +186,7 @@ def written(lines: list[str]) -> Callable[..., None]:
     return kernel
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.lists(statements, min_size=1, max_size=5))
 @example(["x = rank // (rank - 7)"])

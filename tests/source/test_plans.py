@@ -78,6 +78,7 @@ def through_a_switch(ranks: int) -> str:
     return json.dumps(plan | {"gpus": [gpu(rank) for rank in range(ranks)]})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["analytic", "cut_through", "flit"])
 @pytest.mark.parametrize("nbytes", [8 << 10, 1 << 20])
 def test_a_switch_that_reduces_takes_one_trip(tmp_path: Path, model: str, nbytes: int) -> None:

@@ -21,6 +21,7 @@ COLLECTIVES = ("all_gather", "all_reduce", "all_to_all", "broadcast", "gather", 
 MIB = 1 << 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topology", [name for name in PLAIN if load_machine(name).sips <= 16])
 @pytest.mark.parametrize("collective", COLLECTIVES)
 def test_every_method_runs_in_its_time(topology: str, collective: str) -> None:
@@ -37,6 +38,7 @@ def test_every_method_runs_in_its_time(topology: str, collective: str) -> None:
     assert ran
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topology", [name for name in PLAIN if load_machine(name).sips > 16])
 def test_large_networks_too(topology: str) -> None:
     for collective, method in (("all_gather", "greedy"), ("all_reduce", "dimensions")):

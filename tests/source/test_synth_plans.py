@@ -90,6 +90,7 @@ def time_of(path: Path, network: str, even: Synthesis) -> int:
     return round(report.latency_ns * 1000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "collective", "network"), DONE)
 def test_a_file_is_right_and_as_quick_as_the_schedule(
     method: str, collective: str, network: str, tmp_path: Path
@@ -188,6 +189,7 @@ def test_command_line(tmp_path: Path) -> None:
     assert result["files"] == [str(path)] and 0 < result["bytes"] <= 1000000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "op"), [("xml", "max"), ("xml", "avg"), ("json", "sum"), ("et", "min"), ("et", "avg")]
 )
@@ -339,6 +341,7 @@ def test_an_array_too_small_for_a_method_gets_another_with_a_note(options: dict[
     assert not ahbm.run(algorithm="small", topology="npu_ring_8", bytes_per_rank=4096, overrides=settings).notes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1 << 12, 1 << 20])
 @pytest.mark.parametrize("overrides", [{}, {"protocol": "simple"}], ids=["quickest", "named"])
 def test_a_schedule_is_a_call_of_the_machines_library(size: int, overrides: dict[str, object], tmp_path: Path) -> None:

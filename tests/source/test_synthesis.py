@@ -110,6 +110,7 @@ def test_a_large_all_reduce_takes_little_more_than_the_bound(name: str, sips: in
     assert 95 <= found.percent_of_bound <= 100
 
 
+@pytest.mark.slow
 def test_large_all_reduce_on_a_mesh_is_close_to_the_strength_bound() -> None:
     arguments: dict[str, Any] = {"topology": "npu_mesh_4x4", "overrides": grid(8, 8), "size": 256 << 20}
     trees = synthesize("all_reduce", method="trees", **arguments)
@@ -215,6 +216,7 @@ def test_what_cannot_be_synthesized() -> None:
         synthesize("gossip", topology="npu_ring_8", size=16)
 
 
+@pytest.mark.slow
 def test_command_line() -> None:
     command = [sys.executable, "-c", "from ahbm.cli import main; main()", "synth", "all_reduce", "-t", "npu_mesh_4x4"]
     command += ["--set", "cube.pe_layout.pe_per_corner=8", "--size", "1M", "--run", "--json"]

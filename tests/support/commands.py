@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 import subprocess
@@ -28,9 +29,15 @@ def environment() -> dict[str, str]:
     return kept | {"NO_COLOR": "1", "COLUMNS": "120", "TERM": "dumb"}
 
 
+@functools.cache
+def application() -> Any:
+    """The application, made once: to make all of its commands takes longer than most of them take."""
+    return typer.main.get_command(app)
+
+
 def commands() -> dict[str, Any]:
     """Every command of `ahbm`, by its name."""
-    root: Any = typer.main.get_command(app)
+    root = application()
     context = typer.Context(root)
     return {name: root.get_command(context, name) for name in root.list_commands(context)}
 
@@ -59,6 +66,7 @@ def _in_process(arguments: list[str], cwd: Path) -> tuple[int, str, str]:
         contextlib.chdir(cwd),
         mock.patch.dict(os.environ, environment(), clear=True),
         mock.patch.object(sys, "argv", ["ahbm", *arguments]),
+        mock.patch("ahbm.cli.app", application()),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
     ):

@@ -26,12 +26,10 @@ from support.commands import PROGRAMS, run
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+WALKS = sorted((ROOT / "tests/walks").glob("*.md"))
+"""The first hours of five users."""
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"# ([\w./-]+\.\w+)\n")
-MENTIONED = re.compile(r"[\w./-]*\w\.(?:py|yaml|csv|json|xml|et|html|svg|pftrace)\b|(?<=-o )\w+\b|(?<=--et )\w+\b")
-"""Names of files in a block, and of the folders that a command writes."""
-READ_UNASKED = re.compile(r"(?:^|[ /])(ccl\.yaml|topology\.yaml)$|\bahbm new\b", re.MULTILINE)
-"""A block that writes what every later block of its page reads without saying so."""
 
 
 @dataclass(frozen=True)
@@ -46,29 +44,11 @@ class Block:
     def runs(self) -> bool:
         return self.language not in ("sh", "text")
 
-    def files(self) -> set[str]:
-        return {name.rpartition("/")[2] for name in MENTIONED.findall(self.text)}
-
-    def configures(self) -> bool:
-        return bool(READ_UNASKED.search(self.text))
-
 
 def blocks(page: Path) -> Iterator[Block]:
     text = page.read_text(encoding="utf-8")
     for match in FENCE.finditer(text):
         yield Block(match[1], match[2], text.count("\n", 0, match.start()) + 1)
-
-
-def chains(found: list[Block]) -> list[list[Block]]:
-    """The blocks in groups that can run apart, each in the order of the page."""
-    groups: list[list[Block]] = []
-    for block in found:
-        joined = [
-            group for group in groups if any(other.configures() or block.files() & other.files() for other in group)
-        ]
-        groups = [group for group in groups if group not in joined]
-        groups.append(sorted([*(other for group in joined for other in group), block], key=lambda other: other.line))
-    return sorted(groups, key=lambda group: group[0].line)
 
 
 def run_console(text: str, cwd: Path) -> None:

@@ -59,6 +59,7 @@ def searched(rows: Sequence[Row], goals: Sequence[int], signs: Sequence[int]) ->
     return {at for at in points if not any(beats(other, at) for other in points)}
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(rows=ROWS, kind=st.sampled_from(["lists", "arrow", "words"]))
 @pytest.mark.parametrize(

@@ -140,6 +140,7 @@ def test_sizes_are_what_the_collective_can_divide() -> None:
     assert {case.nbytes for case in cases(topologies="npu_ring_8", collectives="all_gather", sizes=[1000])} == {992}
 
 
+@pytest.mark.slow
 def test_points_of_ranges_are_drawn_once_and_stay_in_them() -> None:
     ranges = {
         GBS: {"from": 1, "to": 1000, "log": True},

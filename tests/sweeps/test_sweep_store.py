@@ -78,6 +78,7 @@ def exported(store: str) -> str:
     return "\n".join(Store(store).rows().lines())
 
 
+@pytest.mark.slow
 def test_the_table_is_the_same_however_it_was_run(kind: str) -> None:
     plain = ahbm.sweep(SPACE)
     assert len(plain) == SPACE.count == 72 and plain.failed == 0

@@ -10,12 +10,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent / "torch_backend"))
+
+import jobs
+
 SCRIPTS: dict[str, tuple[int, list[str]]] = {
     "ddp": (2, ["ddp.py"]),
     "fsdp2": (2, ["fsdp2.py"]),
@@ -32,23 +35,25 @@ SCRIPTS: dict[str, tuple[int, list[str]]] = {
     "deepspeed": (2, ["with_deepspeed.py"]),
 }
 """By name: how many processes torchrun starts (0: the script itself does), and the command."""
+BY_TORCHRUN = ("multigpu_torchrun.py", "with_accelerate.py", "with_lightning.py", "with_deepspeed.py")
 LIBRARIES = ("accelerate", "lightning", "deepspeed")
 
 
 def run(ranks: int, command: list[str], *, device: bool, folder: str | None = None) -> tuple[int, str]:
-    """The exit code and the output of one run."""
-    start = [sys.executable]
-    if ranks:
-        start += ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}"]
-    start += ["-m", "ahbm.torch", "--device", f"cuda:{ranks or 2}"] if device else [str(HERE / "reference.py")]
+    """The exit code and the output of one run. One script is run by torchrun itself; ranks of the others are forked."""
+    start = ["-m", "ahbm.torch", "--device", f"cuda:{ranks or 2}"] if device else [str(HERE / "reference.py")]
     env = {**os.environ, "OMP_NUM_THREADS": "1", "AHBM_PAGE": "0"}
     env.pop("AHBM_REPORT", None)
     if folder is not None:
         env["AHBM_REPORT"] = folder
     name, *rest = command
-    made = subprocess.run(
-        [*start, str(HERE / "scripts" / name), *rest], env=env, capture_output=True, text=True, timeout=900, check=False
-    )
+    start += [str(HERE / "scripts" / name), *rest]
+    if not ranks:
+        made = jobs.python(*start, env=env, fresh=True)
+    elif name in BY_TORCHRUN:
+        made = jobs.by_torchrun(start, ranks, env)
+    else:
+        made = jobs.forked(start, [env | place for place in jobs.places(ranks)], Path.cwd())
     return made.returncode, made.stdout + made.stderr
 
 

@@ -2,29 +2,117 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
+import json
 import os
+import select
+import signal
+import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+
+HERE = Path(__file__).parent
+LIMIT_S = 300
 
 
 def torchrun(
-    script: Path, ranks: int, *args: str, module: str | None = None, launcher: tuple[str, ...] = (), **env: str
+    script: Path,
+    ranks: int,
+    *args: str,
+    module: str | None = None,
+    launcher: tuple[str, ...] = (),
+    fresh: bool = False,
+    **env: str,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a script on that many ranks, by a module (or arguments, `launcher`) that runs scripts if one is given."""
-    start = ["-m", module, str(script)] if module else [*launcher, str(script)]
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        f"--nproc_per_node={ranks}",
-        *start,
-        *args,
-    ]
+    """Runs a script on that many ranks, by a module (or arguments, `launcher`) that runs scripts if one is given.
+
+    `fresh`: by torch's own torchrun, which starts an interpreter for each rank; otherwise ranks are forked.
+    """
+    start = [*(("-m", module) if module else launcher), str(script), *args]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **env}
-    where = Path(__file__).parent
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=where, env=environment)
+    if fresh:
+        return by_torchrun(start, ranks, environment)
+    return forked(start, [environment | place for place in places(ranks)], HERE)
+
+
+def by_torchrun(arguments: list[str], ranks: int, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """`torchrun ARGUMENTS...`"""
+    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}"]
+    return subprocess.run(
+        [*start, *arguments], capture_output=True, text=True, timeout=LIMIT_S, cwd=HERE, env=env, check=False
+    )
+
+
+def python(*arguments: str, env: dict[str, str], fresh: bool = False) -> subprocess.CompletedProcess[str]:
+    """`python ARGUMENTS...` with that environment; with `fresh`, by an interpreter of its own."""
+    if not fresh:
+        return forked(list(arguments), [env], Path.cwd())
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+
+
+def places(ranks: int) -> list[dict[str, str]]:
+    """What torchrun tells each rank in its environment."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    world = {
+        "WORLD_SIZE": str(ranks),
+        "LOCAL_WORLD_SIZE": str(ranks),
+        "GROUP_RANK": "0",
+        "GROUP_WORLD_SIZE": "1",
+        "ROLE_WORLD_SIZE": str(ranks),
+        "ROLE_NAME": "default",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+        "TORCHELASTIC_RUN_ID": port,
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+        "TORCHELASTIC_USE_AGENT_STORE": "False",
+    }
+    return [world | {name: str(rank) for name in ("RANK", "LOCAL_RANK", "ROLE_RANK")} for rank in range(ranks)]
+
+
+def forked(arguments: list[str], ranks: list[dict[str, str]], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Runs `python ARGUMENTS...` once for each environment, in forks of a process that has imported torch."""
+    zygote = started()
+    assert zygote.stdin is not None and zygote.stdout is not None
+    with tempfile.TemporaryDirectory() as scratch:
+        files = [[f"{scratch}/{rank}.out", f"{scratch}/{rank}.err"] for rank in range(len(ranks))]
+        job = {"ranks": ranks, "arguments": arguments, "folder": str(folder), "files": files}
+        zygote.stdin.write(json.dumps(job) + "\n")
+        zygote.stdin.flush()
+        if not select.select([zygote.stdout], [], [], LIMIT_S)[0]:
+            end_zygote()
+            raise subprocess.TimeoutExpired(arguments, LIMIT_S)
+        codes = json.loads(zygote.stdout.readline())
+        out, err = (
+            "".join(Path(names[which]).read_text(encoding="utf-8", errors="replace") for names in files)
+            for which in (0, 1)
+        )
+    return subprocess.CompletedProcess(arguments, next((code for code in codes if code), 0), out, err)
+
+
+@functools.cache
+def started() -> subprocess.Popen[str]:
+    """The zygote of this process, in a process group of its own."""
+    command = [sys.executable, str(HERE / "zygote.py")]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("AHBM_")}
+    pipe = subprocess.PIPE
+    made = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=clean, start_new_session=True)
+    atexit.register(end_zygote)
+    return made
+
+
+def end_zygote() -> None:
+    """Ends the zygote and whatever it forked."""
+    if started.cache_info().currsize:
+        zygote = started()
+        started.cache_clear()
+        os.killpg(zygote.pid, signal.SIGKILL)
+        zygote.wait()
 
 
 def end() -> None:

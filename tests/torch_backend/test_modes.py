@@ -43,7 +43,7 @@ def test_threads(name: str, turns: bool) -> None:
 
 
 def test_processes() -> None:
-    done = torchrun(HERE / "job.py", 3)
+    done = torchrun(HERE / "job.py", 3, fresh=True)
     assert done.returncode == 0, done.stderr
 
 

@@ -51,6 +51,7 @@ def sections(page: str) -> list[str]:
     return re.findall(r'<h2 id="(.*?)"', page)
 
 
+@pytest.mark.slow
 def test_a_job(tmp_path: Path) -> None:
     page, told = report(tmp_path, str(recorded(tmp_path)), "-t", "npu_ring_8", "--set", "system.sips.count=4")
     assert sections(page) == ["ranks", "exposed", "path", "calls", "when", "why", "help", "timeline", "links", "about"]
@@ -106,6 +107,7 @@ def test_a_plan_whose_result_is_not_known(tmp_path: Path) -> None:
         assert isinstance(bad.exception, ConfigError) and bad.exception.code == "AHBM-C146"
 
 
+@pytest.mark.slow
 def test_a_ladder_by_its_terms_and_by_its_file(tmp_path: Path) -> None:
     terms = ("-t", "npu_ring_8", "--sizes", "4K,64K", "--no-data", "--set", "pe.dma.channels=1")
     page, told = report(tmp_path, "all_gather", *terms, "--ladder", "--synth", "ring")

@@ -82,6 +82,7 @@ def test_reasons_are_drawn(contents: overview.Contents) -> None:
         assert explanation.latency_ps == pytest.approx(report.latency_ns * 1000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topology", ["npu_mesh_4x4", "npu_torus_4x4x4", "npu_hypercube_16", "npu_switch_8"])
 def test_every_link_has_a_place(topology: str) -> None:
     found = overview.gather(Sweep("all_gather", 4096, 4096, topology=topology))
@@ -114,6 +115,7 @@ def test_idle_and_dead_links_are_told_apart() -> None:
     assert used == sorted(used) and len(set(used)) == 2
 
 
+@pytest.mark.slow
 def test_links_between_cubes(tmp_path: Path) -> None:
     found = overview.gather(Sweep("all_reduce", 1024, 1024, device=True))
     page = overview.page(found)
@@ -129,6 +131,7 @@ def test_hostile_names_stay_text(contents: overview.Contents) -> None:
     assert "<script>alert" not in html
 
 
+@pytest.mark.slow
 def test_charts_as_files(contents: overview.Contents, tmp_path: Path) -> None:
     page = overview.page(contents)
     (svg, *_) = page.write_charts(tmp_path / "svg")
@@ -160,6 +163,7 @@ def browse(page: Path, theme: str, *options: str) -> tuple[str, str]:
     return done.stdout, "\n".join(line for line in done.stderr.splitlines() if "CONSOLE" in line)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_in_a_browser(contents: overview.Contents, theme: str, tmp_path: Path) -> None:
@@ -177,6 +181,7 @@ def test_in_a_browser(contents: overview.Contents, theme: str, tmp_path: Path) -
     assert all(250 < width < 1230 for width in widths) and 400 < widths[0] == widths[1] < 600
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
 def test_a_narrow_window(contents: overview.Contents, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
@@ -187,6 +192,7 @@ def test_a_narrow_window(contents: overview.Contents, tmp_path: Path) -> None:
     assert widths and all(250 < width < 480 for width in widths)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
 def test_the_timeline_names_what_is_pointed_at(contents: overview.Contents, tmp_path: Path) -> None:
     """Also after the wheel has zoomed and a drag has panned."""
@@ -357,6 +363,7 @@ def test_links_are_played_back(contents: overview.Contents) -> None:
         why.link_load(0)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
 def test_the_playback_moves_with_its_slider(contents: overview.Contents, tmp_path: Path) -> None:
     """Colours change, the whole run comes back, and print shows the whole run."""

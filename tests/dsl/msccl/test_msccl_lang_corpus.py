@@ -120,6 +120,7 @@ def run(file: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch, quirks
     return found, error, [frame.lineno for frame in frames if frame.filename == path]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quirks", [True, False], ids=["quirks", "meant"])
 @pytest.mark.parametrize(("file", "case"), cases())
 def test_case(file: str, case: dict[str, Any], quirks: bool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,6 +77,7 @@ def loaded(path: Path) -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quirks", [True, False], ids=["quirks", "meant"])
 @pytest.mark.parametrize(("path", "case"), CASES)
 def test_the_plan_is_that_of_the_own_compiler(
@@ -107,6 +108,7 @@ def test_the_plan_is_that_of_the_own_compiler(
     assert not [note for note in written.notes if note.code == "AHBM-A121"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("path", "case"), [param for param in CASES if "check" in param.values[1]])
 def test_the_verdict_is_the_recorded_one(path: Path, case: dict[str, Any]) -> None:
     written = lowered(path, case, False)[1]

@@ -89,6 +89,7 @@ def statements(seed: int) -> None:
             one()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 1000, 100))
 def test_notes_tell_of_differences_where_there_are_some(first: int) -> None:
     repaired = 0

@@ -1,0 +1,82 @@
+"""A process that has imported torch, and forks the ranks of a job instead of starting an interpreter for each.
+
+Reads a job a line from standard input, as JSON: `ranks` (the environment of each), `arguments` (those of `python`:
+a script, or `-m MODULE`, and what follows), `folder` (the working one) and `files` (where the output of each rank and
+its errors go). Answers with a line of exit codes. As torchrun does, it ends a job as soon as one of its ranks fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import runpy
+import signal
+import sys
+
+os.environ["OMP_NUM_THREADS"] = "1"  # before any thread of torch's: a fork keeps none
+
+import torch._dynamo
+import torch.distributed.fsdp
+import torch.distributed.tensor.parallel
+import torch.nn.parallel
+import torch.optim  # noqa: F401
+
+
+def serve() -> None:
+    """Answers until standard input ends; in a forked process, returns what it is to run."""
+    for line in sys.stdin:
+        job = json.loads(line)
+        running = {}
+        for number, environment in enumerate(job["ranks"]):
+            child = os.fork()
+            if child == 0:
+                become(environment, job["arguments"], job["folder"], job["files"][number])
+                return
+            running[child] = number
+        codes = [0] * len(running)
+        while running:
+            child, status = os.wait()
+            if child not in running:
+                continue
+            codes[running.pop(child)] = code = os.waitstatus_to_exitcode(status)
+            for other in running if code else ():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(other, signal.SIGTERM)
+        print(json.dumps(codes), flush=True)
+
+
+def become(environment: dict[str, str], arguments: list[str], folder: str, files: list[str]) -> None:
+    """Makes this process what `python arguments...` is before it runs anything."""
+    for number, name in ((0, os.devnull), (1, files[0]), (2, files[1])):
+        opened = os.open(name, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        os.dup2(opened, number)
+        os.close(opened)
+    sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = arguments
+    for path in reversed(environment.get("PYTHONPATH", "").split(os.pathsep)):
+        if path and path not in sys.path:
+            sys.path.insert(1, path)
+            if os.path.exists(custom := os.path.join(path, "sitecustomize.py")):
+                runpy.run_path(custom)
+
+
+def run() -> None:
+    """Runs a script or a module, as `python` does."""
+    if sys.argv[0] == "-m":
+        module, sys.argv = sys.argv[1], sys.argv[1:]
+        sys.path[0] = os.getcwd()
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    else:
+        sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))
+        runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    zygote = os.getpid()
+    serve()
+    if os.getpid() != zygote:
+        run()
