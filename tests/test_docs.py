@@ -61,6 +61,7 @@ def test_files_that_pages_name_exist() -> None:
     gone = {
         f"{page.name}: {name}"
         for page in [*PAGES, ROOT / "CONTRIBUTING.md"]
+        if page.name != "changes.md"  # a diary: files are where they were
         for name in re.findall(
             r"`((?:rust|python|tests|benches|scripts|docs)/[\w./-]+)`", page.read_text(encoding="utf-8")
         )
