@@ -73,7 +73,8 @@ def test_a_program_that_is_known_is_said_to_be(caplog: pytest.LogCaptureFixture)
     emulator = ahbm.Emulator.load("npu_ring_8", overrides={"algorithm": "lrab_hierarchical_allreduce"})
     with caplog.at_level(logging.DEBUG, logger="ahbm.emulator"):
         ahbm.run(bytes_per_rank=1024, emulator=emulator)
-        ahbm.run(algorithm="lrab_hierarchical_allreduce", bytes_per_rank=1024, emulator=emulator)
+        emulator._known.clear()
+        ahbm.run(bytes_per_rank=1024, emulator=emulator)
     assert [message.split()[-1] for message in _records(caplog, "ahbm.emulator")] == [
         "lrab_hierarchical_allreduce",
         "already",
