@@ -175,6 +175,6 @@ def test_what_a_program_finds_wrong_with_itself_is_told_at_its_line(tmp_path: Pa
     assert code == 8 and out.startswith("half.py: wrong (msccl_xml")
     assert "AHBM-A209" in out and "[half.py:8]" in out and "AHBM-V401" in out
     done = run("python", ["-m", "ahbm.dsl", "half.py"], tmp_path)
-    assert (done[0], done[1].startswith("<algo")) == (8, True)
+    assert (done[0], done[1].startswith("<algo")) == (8, True), done[2]
     assert "AHBM-A209" in done[2] and "half.py:8" in done[2] and "AHBM-V401" in done[2]
     assert run("python", ["-m", "ahbm.dsl", "--quirks", "half.py"], tmp_path)[::2] == (0, "")

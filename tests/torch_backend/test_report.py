@@ -153,7 +153,7 @@ def test_a_script_for_another_backend(tmp_path: Path) -> None:
         "group = dist.new_group([0, 1], backend='gloo')\n"
         "x = torch.ones(4)\n"
         "dist.all_reduce(x, group=group)\n"
-        "print(dist.get_backend(), dist.get_backend(group), x.sum().item())\n"
+        "sys.stdout.write(f'{dist.get_backend()} {dist.get_backend(group)} {x.sum().item()}\\n')\n"
         "dist.destroy_process_group()\n"
     )
     done = torchrun(script, 2, "--steps", "3", module="ahbm.torch", fresh=True, AHBM_REPORT="-")
