@@ -114,9 +114,8 @@ class Catalogue(Sequence[Entry]):
             elif value not in known.algorithms and is_file(value):
                 name = free_name(value, ccl, given)
                 # A plan's number of ranks is no wish to run on so many.
-                entries = settings_of(source_of(value), name, Options(), 1)
+                given |= settings_of(source_of(value), name, Options(), None)
                 names.append(name)
-                given |= {key: set_to for key, set_to in entries.items() if not key.endswith(".world_size")}
             else:
                 names.append(value)
         config = CclConfig.load(ccl, given)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ahbm.base.arguments import refused, whole
 from ahbm.choose.catalogue import Catalogue, Entry
-from ahbm.config.ccl import CclConfig
+from ahbm.config.ccl import CclConfig, entry_overrides
 
 AS_IT_IS = None
 """The value of a knob that leaves it to the algorithm's entry."""
@@ -72,7 +72,7 @@ class KnobSpace:
                 name = "+".join([entry.name, *(f"{knob}={value}" for knob, value in told.items())])
                 if told:
                     written = _flat(config.entry(entry.name)) | {keys[knob]: value for knob, value in told.items()}
-                    overrides |= {f"algorithms.{name}.{key}": value for key, value in written.items()}
+                    overrides |= entry_overrides(name, written)
                 places[(at, *chosen)] = len(names)
                 names.append((entry.collective, name))
         by_name: dict[tuple[str, str], Entry] = {}

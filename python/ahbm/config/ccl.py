@@ -446,6 +446,16 @@ def unnamed_entry(algorithm: str) -> dict[str, str]:
     return {next((key for key in KINDS if kind(key).claims(algorithm)), "module"): algorithm}
 
 
+def entry_overrides(name: str, entry: Mapping[str, object]) -> dict[str, object]:
+    """Overrides that make `entry` the entry of an algorithm; its keys may be paths with dots."""
+    return {f"algorithms.{name}.{key}": value for key, value in entry.items()}
+
+
+def are_of(name: str, overrides: Mapping[str, object]) -> set[str]:
+    """The overrides that are keys of the entry of an algorithm."""
+    return {key for key in overrides if key.startswith(f"algorithms.{name}.")}
+
+
 def split_overrides(overrides: Mapping[str, object] | None) -> tuple[dict[str, object], dict[str, object]]:
     """Splits dotted keys by their root: those of the topology, those of ccl.yaml.
 

@@ -17,6 +17,7 @@ import yaml
 from ahbm._core import AstraSetup, JobCall, Machine
 from ahbm.base import packaged
 from ahbm.base.load import load_text
+from ahbm.config.ccl import are_of, entry_overrides
 from ahbm.config.reading import PLAIN
 from ahbm.config.topology import load_machine
 from ahbm.errors import UnsupportedError
@@ -146,10 +147,10 @@ def _graphs(
         sizes = sorted({request_of(call, how).nbytes for call in own if len(call.ranks) == ranks})
         for nbytes in sizes:
             name = plans.label(path)
-            if len(sizes) > 1 or f"algorithms.{name}.plan" in overrides:
+            if len(sizes) > 1 or are_of(name, overrides):
                 name = f"{name}_{collective}_{nbytes}"
             entry = {"plan": str(path.absolute()), "collective": collective, "stated_bytes": nbytes}
-            overrides |= {f"algorithms.{name}.{field}": value for field, value in entry.items()}
+            overrides |= entry_overrides(name, entry)
             rules.append({"ranks": ranks, "max_bytes": nbytes, "algorithm": name})
         if rules:
             overrides[f"collectives.{collective}"] = rules

@@ -21,6 +21,7 @@ from ahbm.base.elements import element
 from ahbm.base.sizes import Resized, Unit
 from ahbm.base.sizes import told as told_sizes
 from ahbm.base.yaml_source import did_you_mean
+from ahbm.config.ccl import are_of
 from ahbm.config.topology import read_for
 from ahbm.core.spec import Spec, machine_name
 from ahbm.errors import AhbmError, ConfigError, Finding, InterruptedRun, told
@@ -331,7 +332,7 @@ def failure(cells: Sequence[Report | Refused]) -> AhbmError | None:
 
 def header(sweep: Sweep) -> list[str]:
     """The comment lines above the table."""
-    own = tuple(f"algorithms.{name}." for name in sweep.algorithms)
+    own = set[str]().union(*(are_of(name, sweep.overrides) for name in sweep.algorithms))
     sizes = f"minBytes {sweep.begin} maxBytes {sweep.end} "
     sizes += f"step {sweep.step}(bytes)" if sweep.step else f"step {sweep.factor}(factor)"
     if sweep.listed:
@@ -340,7 +341,7 @@ def header(sweep: Sweep) -> list[str]:
         f"# ahbm {ahbm.__version__}  collective {sweep.collective}  (all times are simulated)",
         "# busbw counts one direction and assumes point-to-point algorithms",
         f"# topology {read_for(sweep.topology)}  {sizes} validation {int(bool(sweep.data))}{_checked(sweep)}",
-        *(f"# set {key}={value}" for key, value in sweep.overrides.items() if not key.startswith(own)),
+        *(f"# set {key}={value}" for key, value in sweep.overrides.items() if key not in own),
     ]
 
 

@@ -21,7 +21,7 @@ from ahbm.base.sizes import Resized, Unit
 from ahbm.base.sizes import told as told_sizes
 from ahbm.base.store import store
 from ahbm.base.words import slug
-from ahbm.config.ccl import CclConfig
+from ahbm.config.ccl import CclConfig, entry_overrides
 from ahbm.core.emulator import Emulator
 from ahbm.core.spec import machine_name
 from ahbm.errors import AhbmError, ConfigError, FormatError
@@ -270,9 +270,9 @@ def of_file(path: str | Path) -> tuple[str, tuple[str, ...]]:
 def schedules(methods: Sequence[str], chunks: int = 1, seed: int = 0) -> tuple[tuple[str, ...], dict[str, object]]:
     """Synthesized schedules by these methods as algorithms: their names, and the overrides of ccl.yaml."""
     found = {f"synth_{method}": Synth(method, chunks, seed) for method in methods}
-    keys = {
-        f"algorithms.{name}.synth.{key}": value for name, synth in found.items() for key, value in vars(synth).items()
-    }
+    keys: dict[str, object] = {}
+    for name, synth in found.items():
+        keys |= entry_overrides(name, {f"synth.{key}": value for key, value in vars(synth).items()})
     return tuple(found), keys
 
 

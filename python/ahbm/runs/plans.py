@@ -19,7 +19,7 @@ from ahbm.base.arguments import checked, whole
 from ahbm.base.elements import element
 from ahbm.base.load import is_prefix
 from ahbm.base.store import store
-from ahbm.config.ccl import CclConfig, split_overrides, unnamed_entry
+from ahbm.config.ccl import CclConfig, entry_overrides, split_overrides, unnamed_entry
 from ahbm.config.topology import load_machine, sized
 from ahbm.core.emulator import Emulator
 from ahbm.dsl.script import Script
@@ -133,14 +133,14 @@ def _with_knobs(
     return changed, dict(overrides or {}) | dict(applied.overrides), (applied.note,)
 
 
-def settings_of(file: str | Path | Script, name: str, options: Options, ranks: int) -> dict[str, object]:
-    """Overrides of ccl.yaml that make the plan in `file` the algorithm `name`."""
+def settings_of(file: str | Path | Script, name: str, options: Options, ranks: int | None) -> dict[str, object]:
+    """Overrides of ccl.yaml that make the plan in `file` the algorithm `name`. ranks: those that it is to run on; None
+    leaves that open."""
     if isinstance(file, Script):
         source = dsl.entry(replace(file, path=str(Path(file.path).absolute())))
     else:
         source = {"plan": str(Path(file).absolute())}
-    entry = source | {"world_size": ranks} | options.entry()
-    return {f"algorithms.{name}.{key}": value for key, value in entry.items()}
+    return entry_overrides(name, source | ({} if ranks is None else {"world_size": ranks}) | options.entry())
 
 
 @dataclass(frozen=True)
