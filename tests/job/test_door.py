@@ -8,6 +8,7 @@ import pytest
 
 import ahbm
 from ahbm.errors import ConfigError
+from ahbm.job.targets import Again, Collective
 from ahbm.runs.report import Report
 from ahbm.runs.timed import TimeReport
 from support.plans import FOUR, TOPOLOGY, ring
@@ -45,3 +46,26 @@ def test_what_cannot_be_opened(tmp_path: Path) -> None:
         ahbm.open(Report.from_json(report.to_json()))
     with pytest.raises(ConfigError, match="is no plan and no job: it takes no --slots"):
         ahbm.open("all_reduce", slots=2).run()
+
+
+def test_what_a_target_does_not_have_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "ring.xml"
+    path.write_text(ring(4), encoding="utf-8")
+    for target, options, told in (
+        (path, {"root": 1, "algorithm": "ring_allreduce"}, "is a plan: it takes no --root, --algorithm"),
+        (path, {"lanes": "device"}, "is a plan: it takes no --lanes"),
+        (path, {"step": 3}, "--as job makes it a job"),
+        (path, {"kind": "job"}, "is no trace, so it is no job"),
+        ("all_reduce", {"bytes_per_rank": 64, "slots": 2, "args": ["x"]}, "it takes no --slots, --args"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            ahbm.open(target, **options)
+        assert caught.value.code == "AHBM-C146" and told in str(caught.value)
+    # What says nothing is given to everything.
+    ahbm.open(path, root=0, algorithm=None, overrides={}, factors=(), fold=True, device=False)
+
+
+def test_options_are_those_of_the_target() -> None:
+    opened = ahbm.open("all_reduce", bytes_per_rank=64, device=True)
+    assert isinstance(opened, Collective) and (opened.options.bytes_per_rank, opened.options.device) == (64, True)
+    assert isinstance(ahbm.open(ahbm.run(bytes_per_rank=64)), Again)

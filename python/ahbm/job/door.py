@@ -20,6 +20,7 @@ from ahbm.core.spec import Spec
 from ahbm.dsl.script import Script
 from ahbm.errors import ConfigError
 from ahbm.job.options import OF_FILES, OF_SCRIPTS, OfCollective, OfJob, OfPlan, given, names_of, only
+from ahbm.job.reading import How
 from ahbm.job.targets import Again, Collective, Job, PlanFile, Target
 from ahbm.runs import plans
 from ahbm.runs.report import Report
@@ -63,9 +64,10 @@ def open_(target: str | Path | Report | Spec, **options: Any) -> Target | Again:
 def plan_of(name: str, said: Mapping[str, Any]) -> PlanFile:
     """The plan of a file, or of a script. Raises ConfigError (AHBM-C146) for options that it does not have."""
     script = name.endswith(".py")
-    hint = "a trace that only sends, receives and computes is an algorithm: --as job makes it a job"
     known = names_of(OfPlan)
-    only(name, "is a plan", said, known | OF_SCRIPTS.keys() if script else known, None if script else hint)
+    of_job = not script and not names_of(How).isdisjoint(said.keys() - known)
+    hint = "a trace that only sends, receives and computes is an algorithm: --as job makes it a job" if of_job else None
+    only(name, "is a plan", said, known | OF_SCRIPTS.keys() if script else known, hint)
     of = OfPlan(**{key: value for key, value in said.items() if key in known})
     if not script:
         return PlanFile(name, of, name)

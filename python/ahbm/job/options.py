@@ -135,7 +135,8 @@ def defaults() -> Mapping[str, object]:
     found: dict[str, object] = {}
     for kind in (OfCollective, OfPlan, OfJob, How):
         found |= {each.name: each.default for each in fields(kind) if each.name != "how"}
-    return found | OF_SCRIPTS | OF_FILES | {"dtype": DTYPE, "op": OP}
+    # Whoever names the lanes that jobs have without a word has said so.
+    return found | OF_SCRIPTS | OF_FILES | {"dtype": DTYPE, "op": OP, "lanes": None}
 
 
 def given(options: Mapping[str, Any]) -> dict[str, Any]:
