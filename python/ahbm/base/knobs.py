@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +20,7 @@ class Knobs:
     """Longest piece that is sent at once."""
 
     @property
-    def knobs(self) -> dict[str, str | int]:
+    def knobs(self) -> dict[str, Any]:
         """Those that are set, by name."""
         named = {name: getattr(self, name) for name in KNOBS}
         return {name: value for name, value in named.items() if value is not None}

@@ -107,8 +107,8 @@ def best(emulator: Emulator, request: Request, names: Sequence[str]) -> tuple[st
     """The quickest of the algorithms that know the network, simulated once per request, and a note that says so; the
     first of equals.
 
-    Among more than `COMPARED_PES` PEs, and where none can perform the request, it is the first that makes at most
-    `MODERATE_OPS` `tl` calls.
+    Among more than `COMPARED_PES` PEs it is the first that makes at most `MODERATE_OPS` `tl` calls; where none can
+    perform the request, the first that knows the network, whose error is then raised by who compiles it.
     """
     layout = emulator.layout(request, emulator.ccl.settings(names[0]).world_size)
     network = layout.network.topology

@@ -14,6 +14,7 @@ from ahbm.core.compiled import Compiled
 from ahbm.core.emulator import Emulator
 
 if TYPE_CHECKING:
+    from ahbm.selectors.asking import ConfiguredSelectors
     from ahbm.selectors.protocol import AnySelector
     from ahbm.source.algorithm import Algorithm
 
@@ -33,13 +34,19 @@ class Given:
 
     name = "algorithm="
 
-    def __init__(self, emulator: Emulator, algorithm: str | Algorithm, insists: bool = False) -> None:
-        """insists: an all_reduce is its own even where it does not perform one: it refuses then."""
+    def __init__(
+        self,
+        emulator: Emulator,
+        algorithm: str | Algorithm,
+        insists: bool = False,
+        performed: set[str] | None = None,
+    ) -> None:
+        """insists: an all_reduce is its own even where it does not perform one: it refuses then. performed: takes the
+        collectives for which it was taken."""
         self._emulator = emulator
         self._insists = insists
         self.algorithm = algorithm
-        self.performed = set[str]()
-        """The collectives for which it was taken."""
+        self.performed = set[str]() if performed is None else performed
 
     def performs(self, collective: str) -> bool:
         """Whether it performs a collective, or refuses to."""
@@ -61,30 +68,35 @@ class Policy:
     def __init__(self, emulator: Emulator, choosers: Sequence[Chooser] = (), *, selectors: bool = True) -> None:
         """choosers: asked before the selectors of ccl.yaml, unless `selectors` leaves those out, and its rules."""
         self.emulator = emulator
-        configured: list[Chooser] = []
+        self._selectors: ConfiguredSelectors | None = None
+        self._rules = set[str]()
         if selectors and emulator.ccl.has_selectors:
             from ahbm.selectors.asking import ConfiguredSelectors
 
-            configured = [ConfiguredSelectors(emulator)]
+            self._selectors = ConfiguredSelectors(emulator)
+        configured = [] if self._selectors is None else [self._selectors]
         self.choosers: tuple[Chooser, ...] = (*choosers, *configured, Configured(emulator))
-        self.met = set[str]()
-        """Where the rules and selectors of ccl.yaml that are for calls which were made are written."""
 
     @staticmethod
     def of(emulator: Emulator) -> Policy:
         """The one of a call of which nothing but its request is said, for as long as the emulator lives."""
-        found = emulator.kept.setdefault("policy", None) or Policy(emulator)
-        emulator.kept["policy"] = found
-        assert isinstance(found, Policy)
+        found = emulator.kept.get("policy")
+        if not isinstance(found, Policy):
+            found = emulator.kept["policy"] = Policy(emulator)
         return found
+
+    @property
+    def met(self) -> set[str]:
+        """Where the rules and selectors of ccl.yaml that are for calls which were made are written."""
+        return self._rules if self._selectors is None else self._rules | self._selectors.asked
 
     def choose(self, request: Request, place: Place | None = None) -> Choice:
         """The choice for a call. Raises what the choosers raise."""
         for chooser in self.choosers:
             choice = chooser.choose(request, place)
-            self.met |= getattr(chooser, "asked", set())
             if choice is not None:
-                self.met |= {choice.written} if choice.written else set()
+                if choice.written:
+                    self._rules.add(choice.written)
                 return choice
         raise AssertionError("the rules of ccl.yaml choose, or raise an error")
 

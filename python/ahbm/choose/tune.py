@@ -135,7 +135,7 @@ class Tuned:
 
 def _named(algorithm: str, knobs: Knobs = Knobs()) -> Choice:  # noqa: B008
     """What a rule runs: an algorithm by some library's name, and its knobs."""
-    return Choice(CONFIGURED, algorithm, **knobs.knobs)  # type: ignore[arg-type]
+    return Choice(CONFIGURED, algorithm, **knobs.knobs)
 
 
 def plain(table: OracleTable) -> Callable[[Point], dict[Choice, int]]:
@@ -203,7 +203,7 @@ def _ranges(table: OracleTable, ranks: int, points: Mapping[int, Sequence[Point]
             winner.name,
             Span(least, most),
             Span(ranks, ranks),
-            **winner.knobs,  # type: ignore[arg-type]
+            **winner.knobs,
         )
         least = 0 if most is None else most + 1
 

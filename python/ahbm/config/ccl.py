@@ -144,7 +144,10 @@ class CclConfig:
     def of_other_ranks(self, collective: str, nbytes: int, ranks: int) -> tuple[str, ...]:
         """Notes on the user's rules that a call would have, were it among as many ranks as they are for, before the one
         that holds."""
-        own = Written.of(collective, self._own(collective))
+        rules = self._own(collective)
+        if not rules:
+            return ()
+        own = Written.of(collective, rules)
         return tuple(f"the rule {rule!r} is not for {ranks} ranks" for rule in own.of_other_ranks(nbytes, ranks))
 
     def unmet_ranks(self, collective: str, counts: Collection[int]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ A collective is *measured*: data moves and is compared. So is a plan whose resul
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -44,25 +45,28 @@ if TYPE_CHECKING:
     from ahbm.runs.explanation import Explanation
 
 
-class Target:
+class Target(ABC):
     """What all kinds of targets are asked for."""
 
     target: str
     options: Where
     is_job = False
-    measured = True
-    """Whether data moves and is compared."""
+
+    @property
+    def measured(self) -> bool:
+        """Whether data moves and is compared."""
+        return True
 
     @property
     def case(self) -> Case:
         """The target as something to measure. Raises ConfigError (AHBM-C146) for a job, and as `ahbm.run`."""
         raise ConfigError("AHBM-C146", f"{self.target} runs for its time only: there is nothing to measure")
 
+    @abstractmethod
     def run(
         self, *, data: bool = True, check: bool | str | None = None, seed: int = 0
     ) -> Report | TimeReport | JobReport:
         """Runs the target: a job, or a plan without a known result, for its time only. Raises as `case`."""
-        raise NotImplementedError
 
     def at(self, nbytes: int) -> Target:
         """The target at this size of one rank's array, unless it states sizes of its own."""
@@ -153,7 +157,7 @@ class PlanFile(Target):
         return read(self.source, self.options.reading)
 
     @property
-    def measured(self) -> bool:  # type: ignore[override]
+    def measured(self) -> bool:
         """See `Target`: where its result is known. Raises as reading it."""
         return self.plan.buffers and has_known_result(self.plan)
 
@@ -260,7 +264,11 @@ class Job(Target):
     target: str
     options: OfJob
     is_job = True
-    measured = False
+
+    @property
+    def measured(self) -> bool:
+        """See `Target`."""
+        return False
 
     @checked
     def run(self, *, data: bool = True, check: bool | str | None = None, seed: int = 0) -> JobReport:

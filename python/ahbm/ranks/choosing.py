@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ahbm.choice.policy import Given, Policy
-from ahbm.core.choice import ARGUMENT, Choice
 
 if TYPE_CHECKING:
     from ahbm.base.request import Request
+    from ahbm.core.choice import Choice
     from ahbm.core.compiled import Compiled
     from ahbm.core.emulator import Emulator
     from ahbm.ranks.setup import Setup
@@ -32,8 +32,8 @@ class Choosing:
 
     def __init__(self, emulator: Emulator, setup: Setup) -> None:
         self.emulator = emulator
-        given = [] if setup.algorithm is None else [Given(emulator, setup.algorithm, insists=True)]
-        self._performed = setup.performed
+        asked = setup.algorithm
+        given = [] if asked is None else [Given(emulator, asked, insists=True, performed=setup.performed)]
         self._policies = {selects: Policy(emulator, given, selectors=selects) for selects in (True, False)}
         self._known: dict[tuple[Request, Choice | None, bool], By] = {}
 
@@ -44,8 +44,6 @@ class Choosing:
         if known is None:
             policy = self._policies[terms.selects]
             choice = terms.choice or policy.choose(request)
-            if choice.rule == ARGUMENT and self._performed is not None:
-                self._performed.add(request.collective)
             if len(self._known) >= KNOWN_CALLS:
                 self._known.clear()
             known = self._known[key] = By(policy.algorithm(request, choice), choice.rule)

@@ -31,7 +31,7 @@ class Ranges(BaseSelector):
         """rules: as `Range` makes them, or mappings of its arguments. Raises ConfigError (AHBM-C181)."""
         found = [rule if isinstance(rule, Rule) else _rule(at, rule) for at, rule in enumerate(rules)]
         self.rules = Rules(tuple(found))
-        self._choices = [Choice(SELECTOR, rule.algorithm, **rule.knobs) for rule in self.rules]  # type: ignore[arg-type]
+        self._choices = [Choice(SELECTOR, rule.algorithm, **rule.knobs) for rule in self.rules]
 
     @property
     def fingerprint(self) -> str:
