@@ -8,10 +8,12 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +28,7 @@ import ahbm
 import ahbm.distributed
 import ahbm.torch
 from ahbm.errors import DistributedError, RankError, UnsupportedError
+from ahbm.ranks import stall
 
 HERE = Path(__file__).parent
 SMALL = {"sip.cube_mesh.w": 2, "sip.cube_mesh.h": 1}
@@ -234,33 +237,51 @@ def test_late_ranks_are_told_of_in_torchs_words() -> None:
     check_late_barriers(told)
 
 
-def test_ranks_that_had_no_turn_are_not_late() -> None:
+@pytest.fixture
+def gave_up(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set once a rank has waited in vain."""
+    event, late = threading.Event(), stall.late
+
+    def noted(*given: Any) -> DistributedError:
+        event.set()
+        return late(*given)
+
+    monkeypatch.setattr(stall, "late", noted)
+    return event
+
+
+def hold_the_turn_while_rank_0_waits(rank: int, gave_up: threading.Event) -> None:
+    """Rank 0 goes on; rank 1 has the turn from where rank 0 waits next until that wait was in vain; others wish for it."""
+    if rank > 0:
+        dist.recv(data(rank), rank - 1)
+    if rank < dist.get_world_size() - 1:
+        dist.isend(data(rank), rank + 1)
+    if rank == 1:
+        assert gave_up.wait(60)
+
+
+def test_ranks_that_had_no_turn_are_not_late(gave_up: threading.Event) -> None:
     told: dict[int, str] = {}
 
     def worker(rank: int) -> None:
         dist.init_process_group("ahbm")
-        dist.barrier()
-        if rank == 1:
-            time.sleep(0.6)
+        hold_the_turn_while_rank_0_waits(rank, gave_up)
         try:
-            dist.monitored_barrier(timeout=timedelta(seconds=0.2), wait_all_ranks=True)
+            dist.monitored_barrier(timeout=timedelta(seconds=0.5), wait_all_ranks=True)
         except dist.DistBackendError as error:
             told[rank] = str(error)
 
     ahbm.torch.spawn(worker, world_size=3, overrides=SMALL)
-    assert "Ranks 1 failed to pass monitoredBarrier in 200 ms" in told[0]
-    if 2 not in told:  # else it had its turn before rank 1 slept, and has waited in vain as well
-        assert "rank 1, which has not called it and rank 2, which has had no turn to call it" in told[0]
+    assert "Ranks 1 failed to pass monitoredBarrier in 500 ms" in told[0]
+    assert "rank 1, which has not called it and rank 2, which has had no turn to call it" in told[0]
 
 
-def test_a_rank_that_has_waited_in_vain_goes_on_in_its_turn() -> None:
+def test_a_rank_that_has_waited_in_vain_goes_on_in_its_turn(gave_up: threading.Event) -> None:
     order: list[str] = []
 
     def worker(rank: int) -> None:
         dist.init_process_group("ahbm")
-        dist.barrier()
-        if rank == 1:
-            time.sleep(0.4)
+        hold_the_turn_while_rank_0_waits(rank, gave_up)
         work = dist.all_reduce(data(rank), async_op=True)
         order.append(f"{rank} called")
         try:
