@@ -251,7 +251,7 @@ def gave_up(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 
 
 def hold_the_turn_while_rank_0_waits(rank: int, gave_up: threading.Event) -> None:
-    """Rank 0 goes on; rank 1 has the turn from where rank 0 waits next until that wait was in vain; others wish for it."""
+    """Rank 0 goes on; rank 1 has the turn from where rank 0 waits next until that wait was in vain."""
     if rank > 0:
         dist.recv(data(rank), rank - 1)
     if rank < dist.get_world_size() - 1:
