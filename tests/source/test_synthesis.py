@@ -195,7 +195,7 @@ def test_an_average_takes_the_time_of_a_sum(
     [
         ("default", {"system.sips.count": 4}, ""),
         ("npu_ring_8", {}, ""),
-        ("npu_ring_8", {"pe.dma.channels": 1}, "an NPU needs 4 DMA channels to keep all its links busy and has 1: --set"),
+        ("npu_ring_8", {"pe.dma.channels": 1}, "an NPU needs 4 DMA channels to keep all its links busy and has 1"),
         ("npu_switch_8", {}, ""),
         ("npu_switch_8", {"cube.pe_layout.pe_per_corner": 2}, "with one PE and has 2: --set cube.pe_layout.pe_per_c"),
     ],
