@@ -64,7 +64,7 @@ windows: $(VENV)/.testing
 	$(STEP) "mypy, as if on Windows" $(BIN)/mypy --platform win32 --cache-dir .mypy_cache/windows python/ahbm
 
 stubs: $(VENV)/.testing
-	$(STEP) "stubs of the native module" $(BIN)/python scripts/check_stubs.py
+	$(STEP) "stubs of the native module" $(BIN)/python scripts/stubs.py --check
 
 bench: $(VENV)/.running
 	$(BIN)/pip $(PIP) $$($(PYTHON) scripts/needs.py bench)

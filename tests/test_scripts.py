@@ -90,7 +90,7 @@ SMALL = {
     "scripts/accuracy.py": Small(only_imported=OF_TABLES),
     "scripts/api.py": Small(("--check",)),
     "scripts/changed_crates.py": Small(("HEAD",)),
-    "scripts/check_stubs.py": Small(needs=("mypy",), only_imported="the gate runs it"),
+    "scripts/stubs.py": Small(needs=("mypy",), only_imported="the gate runs it"),
     "scripts/errors.py": Small(("--check",)),
     "scripts/mutants.py": Small(("--list",)),
     "scripts/needs.py": Small(("build", "test")),

@@ -52,6 +52,7 @@ pub(crate) fn within(name: &str, number: usize, count: usize) -> PyResult<()> {
 
 impl<'a, 'py, T: FromPyObject<'a, 'py>> FromPyObject<'a, 'py> for Given<T> {
     type Error = PyErr;
+    const INPUT_TYPE: pyo3::inspect::PyStaticExpr = T::INPUT_TYPE;
 
     fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
         Ok(Self(value.extract().map_err(|_| shown(value))))
