@@ -63,7 +63,7 @@ types: $(VENV)/.testing
 windows: $(VENV)/.testing
 	$(STEP) "mypy, as if on Windows" $(BIN)/mypy --platform win32 --cache-dir .mypy_cache/windows python/ahbm
 
-stubs: $(VENV)/.testing
+stubs: $(VENV)/.testing $(VENV)/.linting
 	$(STEP) "stubs of the native module" $(BIN)/python scripts/stubs.py --check
 
 bench: $(VENV)/.running
