@@ -21,6 +21,7 @@ LAYERS = (
     ("choice",),
     ("check",),
     ("runs",),
+    ("table",),
     ("ranks",),
     ("job", "front", "torch", "mscclpp"),
     ("sweeps", "calibrate"),
@@ -40,7 +41,6 @@ HARMLESS = {
     frozenset({"job.advice", "job.best", "job.replay"}): "a report is asked what would be better, which replays",
     frozenset(
         {
-            "runs.bench",
             "runs.inspection",
             "runs.measure",
             "runs.plans",

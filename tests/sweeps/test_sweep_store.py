@@ -16,11 +16,13 @@ from ahbm.errors import ConfigError, DistributedError, UnsupportedError
 from ahbm.sweeps import build, work
 from ahbm.sweeps import case as case_module
 from ahbm.sweeps import store as store_module
-from ahbm.sweeps.case import Places, plan
-from ahbm.sweeps.engine import Given, Here
+from ahbm.sweeps.case import plan
 from ahbm.sweeps.space import Space
 from ahbm.sweeps.store import Store
 from ahbm.sweeps.sweep import swept
+from ahbm.table import processes
+from ahbm.table.engine import Given, Here
+from ahbm.table.processes import Places
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -209,7 +211,7 @@ def test_rows_of_dead_processes_are_no_proof_and_run_again() -> None:
             return future
 
     failed = ahbm.sweep(SPACE, executor=Killing, store="s")
-    assert failed.failed == 8 and {row["code"] for row in failed} == {None, work.LOST}
+    assert failed.failed == 8 and {row["code"] for row in failed} == {None, processes.LOST}
     assert {row["bytes"] for row in failed if row["code"]} == {4096}
     again = ahbm.sweep(SPACE, store="s")
     assert again.failed == 0 and again.csv() == ahbm.sweep(SPACE).csv()
@@ -314,7 +316,7 @@ def test_two_processes_give_the_same_table_and_a_kernel_that_exits_costs_its_cas
     sizes = [256 * number for number in range(4, 104)]
     space = Space(algorithms=["./deadly.py"], topologies="npu_ring_8", sizes=sizes, data=False)
     found = ahbm.sweep(space, jobs=2, store="s")
-    assert [row["bytes"] for row in found if row["code"] == work.LOST] == [8192]
+    assert [row["bytes"] for row in found if row["code"] == processes.LOST] == [8192]
     Path("deadly.py").write_text(source, encoding="utf-8")
     good = ahbm.sweep(space)
     assert [row for row in found if row["code"] is None] == [row for row in good if row["bytes"] != 8192]

@@ -17,7 +17,6 @@ from ahbm.config.ccl import CclConfig, split_overrides
 from ahbm.config.settings import Settings
 from ahbm.core.emulator import Emulator
 from ahbm.errors import ConfigError
-from ahbm.runs.ladder import schedules
 from ahbm.runs.plans import Options, free_name, is_file, settings_of, source_of
 from ahbm.source.algorithm import Algorithm, AlgorithmLoader
 from ahbm.source.function import AnyAlgorithm, as_algorithm
@@ -25,6 +24,7 @@ from ahbm.source.located import refuse_kernel
 from ahbm.source.plan import PlanAlgorithm, depth
 from ahbm.source.synthesis import METHODS, SYNTHESIZED
 from ahbm.sweeps.case import SYNTH
+from ahbm.table.ladder import schedules
 
 Knob = int | str | None
 

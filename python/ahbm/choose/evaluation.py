@@ -20,11 +20,11 @@ from ahbm.choose.regret import Loss, Point, Regret
 from ahbm.choose.sizes import whole_sizes
 from ahbm.choose.turning import Turning
 from ahbm.errors import ConfigError
-from ahbm.runs.ladder import schedules
 from ahbm.source.function import AnyAlgorithm
 from ahbm.source.synthesis import METHODS, SYNTHESIZED
 from ahbm.sweeps.case import SYNTH
 from ahbm.sweeps.sweep import Progress
+from ahbm.table.ladder import schedules
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,11 @@ from ahbm.config.topology import load_machine
 from ahbm.core.spec import machine_name
 from ahbm.errors import AhbmError, ConfigError
 from ahbm.runs.candidates import none_left
-from ahbm.runs.rows import FAILED, Rows
 from ahbm.source.switches import count_nodes
 from ahbm.sweeps.space import Space
 from ahbm.sweeps.sweep import Progress, sweep
+from ahbm.table.columns import FAILED
+from ahbm.table.rows import Rows
 
 COLUMNS = ("machine", "topology", "ranks", "bytes", "algorithm", "time_ns", "bound_ns", *FAILED)
 """Of an `OracleTable`: bytes of one rank's array; simulated ns, None where the algorithm does not run; the least ns

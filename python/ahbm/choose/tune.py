@@ -10,12 +10,11 @@ from itertools import pairwise
 from ahbm._core import Machine
 from ahbm.base.arguments import checked
 from ahbm.base.knobs import Knobs
-from ahbm.base.rules import Query, Rule, Rules, Span, spans
+from ahbm.base.rules import Query, Rule, Rules, Span, merged, spans
 from ahbm.choose.catalogue import Catalogue
 from ahbm.choose.names import AHBM, NCCL, Library
 from ahbm.choose.oracle import Oracle, OracleTable
 from ahbm.choose.regret import Loss, Point, Regret
-from ahbm.choose.rules import merged
 from ahbm.choose.sizes import whole_sizes
 from ahbm.choose.turning import Turning, stated
 from ahbm.config.protocols import reach

@@ -18,8 +18,8 @@ from ahbm.errors import ConfigError
 if TYPE_CHECKING:
     from ahbm.config.reading import Reading
     from ahbm.job.targets import Target
-    from ahbm.runs.bench import Spread, Sweep
     from ahbm.runs.plans import Added
+    from ahbm.table.cases import Sweep
 
 Settings = Annotated[
     list[str] | None,
@@ -85,15 +85,6 @@ Processes = Annotated[
     int | None,
     typer.Option("-j", "--jobs", min=1, max=4096, metavar="N", help="Processes that share the work."),
 ]
-
-
-def spread_over(jobs: int | None) -> Spread | None:
-    """What runs the cells of a command on `--jobs` processes; None for this process alone."""
-    if jobs is None:
-        return None
-    from ahbm.sweeps.spread import spread
-
-    return spread(jobs)
 
 
 SIZES = "256, 64K or 1M (powers of 1024), 1MiB, 1e6"
@@ -334,8 +325,9 @@ class Asked(Recorded, Files, Terms):
 
     def options(self, *, device: bool = False, args: Sequence[str] = ()) -> dict[str, Any]:
         """The options as `ahbm.open` takes them. Raises ConfigError for values that are none."""
+        from ahbm.base.elements import parse_dtype
+        from ahbm.base.sizes import parse_size
         from ahbm.job.reading import parse_factor
-        from ahbm.runs.bench import parse_dtype, parse_size
         from ahbm.source.synth import WHOLE
 
         largest = WHOLE if self.slice_bytes == "inf" else parse_size(self.slice_bytes) if self.slice_bytes else None
@@ -418,7 +410,9 @@ class Swept(Terms):
 
         Raises ConfigError for what is no sweep.
         """
-        from ahbm.runs.bench import Sweep, parse_dtype, parse_size
+        from ahbm.base.elements import parse_dtype
+        from ahbm.base.sizes import parse_size
+        from ahbm.table.cases import Sweep
 
         collective, algorithms, overrides = target, tuple(self.algorithms or ()), self.overrides
         added, notes = self._added(target, args), dict[str, str]()

@@ -50,7 +50,8 @@ class _Tuned(Machine):
 
     def listed(self, collective: str) -> list[int]:
         """The sizes. Raises ConfigError: AHBM-C140, C147."""
-        from ahbm.runs.bench import Sweep, parse_size
+        from ahbm.base.sizes import parse_size
+        from ahbm.table.cases import Sweep
 
         given = tuple(map(parse_size, self.sizes.split(","))) if self.sizes is not None else ()
         sweep = Sweep(collective, parse_size(self.begin), parse_size(self.end), self.factor, listed=given)
@@ -181,9 +182,9 @@ def _evaluated(
     jobs: int | None,
     as_json: bool,
 ) -> Evaluation:
+    from ahbm.base.elements import parse_dtype
     from ahbm.choose.evaluation import evaluate
     from ahbm.choose.tune import check_collective
-    from ahbm.runs.bench import parse_dtype
 
     if collective is not None:
         check_collective(collective)
@@ -229,10 +230,10 @@ def _write(
     jobs: int | None,
     as_json: bool,
 ) -> Card:
+    from ahbm.base.elements import parse_dtype
     from ahbm.choose.files import save
     from ahbm.choose.names import PROTOCOLS
     from ahbm.choose.tune import CHANNELS, Given, check_collective, tune
-    from ahbm.runs.bench import parse_dtype
 
     check_collective(collective)
     if protocol is not None and protocol not in PROTOCOLS:

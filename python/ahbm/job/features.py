@@ -23,8 +23,9 @@ from ahbm.job.reading import left_out
 from ahbm.job.reading import read as read_job
 from ahbm.job.targets import Collective, Job, PlanFile
 from ahbm.runs import plans, timed
-from ahbm.runs.rows import FAILED, Rows
 from ahbm.source.function import AnyAlgorithm, as_algorithm
+from ahbm.table.columns import FAILED
+from ahbm.table.rows import Rows
 
 OF_ALGORITHMS: dict[str, str] = {
     "target": "",

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from ahbm.errors import ConfigError
 from ahbm.sweeps.columns import Columns
-from ahbm.sweeps.store import OWN
-from ahbm.sweeps.work import STORED
+from ahbm.sweeps.store import KINDS
 
 ALIASES = {"time": "latency_ns", "bandwidth": "link_gbs", "size": "bytes", "memory": "memory_bytes"}
 """Short names of columns."""
@@ -45,7 +44,7 @@ def column(name: str) -> str:
 
 def overrides(rows: Columns) -> tuple[str, ...]:
     """The columns of overrides that were varied."""
-    return tuple(name for name in rows.names if name not in (*STORED, *OWN))
+    return tuple(name for name in rows.names if name not in KINDS)
 
 
 def pareto(rows: Columns, goals: Sequence[str], places: NDArray[np.float64] | None = None) -> NDArray[np.int64]:

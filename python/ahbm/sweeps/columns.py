@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ahbm.errors import ConfigError
-from ahbm.runs.rows import Rows
+from ahbm.table.rows import Rows
 
 _Number = TypeVar("_Number", np.float64, np.int64)
 

@@ -23,34 +23,21 @@ from ahbm.base.load import load_text
 from ahbm.base.store import store
 from ahbm.errors import ConfigError, UnsupportedError
 from ahbm.sweeps.build import build
-from ahbm.sweeps.case import Case
 from ahbm.sweeps.columns import Columns
 from ahbm.sweeps.space import Space
-from ahbm.sweeps.work import INTERNAL, LOST, STORED, Row
+from ahbm.sweeps.work import INTERNAL, NAMES, Row
+from ahbm.table.cases import Case
+from ahbm.table.columns import STORED
+from ahbm.table.processes import LOST
 
 FORMAT = 1
 """Of a store."""
 NO_PROOF = (LOST, INTERNAL)
 """Codes of rows that may be others on another day: their cases run again."""
-INTEGERS = ("ranks", "bytes", "count", "root", "messages", "memory_bytes", "wrong", "seed", "links", "at")
-NUMBERS = ("latency_ns", "algbw_gbs", "busbw_gbs", "bound_ns", "percent_of_bound", "link_gbs")
-OWN = ("key", "space", "at")
-"""The columns that only a store has: the identity of the row, the first digits of the space that it was run for, and
-its position there."""
-WORDS = [
-    "collective",
-    "algorithm",
-    "machine",
-    "topology",
-    "dtype",
-    "op",
-    "limited_by",
-    "job",
-    "calibration",
-    "version",
-    "code",
-    "space",
-]
+KINDS = {**{column.name: column.kind for column in STORED}, "key": str, "space": str, "at": int}
+"""What each column holds but those of overrides. Three only a store has: the identity of the row, the first digits of
+the space that it was run for, and its position there."""
+WORDS = [*(column.name for column in STORED if column.few), "space"]
 """Columns of few different texts, which are not read one by one."""
 PIECE = 2048
 """Rows of a part that are read together: of a few, not all are."""
@@ -110,8 +97,8 @@ class Store:
         Raises ConfigError (AHBM-C141) where it cannot be written.
         """
         columns: dict[str, list[Any]] = {"key": [case.key for case in cases]}
-        columns |= dict(zip(STORED, map(list, zip(*rows, strict=True)), strict=True))
-        columns |= {name: [_as(kind, case.group.varied.get(name)) for case in cases] for name, kind in kinds.items()}
+        columns |= dict(zip(NAMES, map(list, zip(*rows, strict=True)), strict=True))
+        columns |= {name: [_as(kind, case.sweep.varied.get(name)) for case in cases] for name, kind in kinds.items()}
         columns |= {"space": [space] * len(cases), "at": [case.at for case in cases]}
         return self._write(columns, kinds)
 
@@ -152,7 +139,7 @@ class Store:
         tables = [path for path in parts if path.suffix == ".parquet"]
         if not tables:
             found = [row for path in lines for row in _lines(path)]
-            known = tuple(dict.fromkeys(name for row in found for name in row)) or ("key", *STORED, "space", "at")
+            known = tuple(dict.fromkeys(name for row in found for name in row)) or ("key", *NAMES, "space", "at")
             chosen = known if names is None else tuple(names)
             columns = Columns(known, {name: [row.get(name) for row in found] for name in known})
             columns.refuse_unknown(chosen)
@@ -216,7 +203,7 @@ class Store:
         parts before and after. Raises ConfigError (AHBM-C141, C186)."""
         before = self.parts()
         rows = self.rows()
-        kinds = {name: "" for name in rows.names if name not in (*OWN, *STORED)}
+        kinds = {name: "" for name in rows.names if name not in KINDS}
         written = set()
         for start in range(0, len(rows), COMPACTED):
             some = rows.only(np.arange(start, min(start + COMPACTED, len(rows))))
@@ -269,7 +256,7 @@ def _as(kind: str, value: Any) -> Any:
 
 
 def _type(arrow: Any, name: str, kinds: Mapping[str, str]) -> Any:
-    kind = kinds.get(name) or ("int64" if name in INTEGERS else "double" if name in NUMBERS else "string")
+    kind = kinds.get(name) or {int: "int64", float: "double", str: "string"}[KINDS[name]]
     return {"int64": arrow.int64(), "double": arrow.float64(), "string": arrow.string()}[kind]
 
 
@@ -332,7 +319,7 @@ def _few(arrow: Any, path: Path, names: Sequence[str] | None, rows: NDArray[np.i
 def _table(arrow: Any, rows: list[dict[str, Any]]) -> Any:
     names = list(dict.fromkeys(name for row in rows for name in row))
     columns = {name: [row.get(name) for row in rows] for name in names}
-    kinds = {name: _kind(columns[name]) for name in names if name not in (*OWN, *STORED)}
+    kinds = {name: _kind(columns[name]) for name in names if name not in KINDS}
     return arrow.table(columns, schema=arrow.schema([(name, _type(arrow, name, kinds)) for name in names]))
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby, islice
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from ahbm.base.elements import element
 from ahbm.base.load import load_text
 from ahbm.base.quickest import quickest
 from ahbm.base.request import Request
-from ahbm.base.rules import spans
+from ahbm.base.rules import Rule, Span, merged, spans
 from ahbm.base.sizes import Resized, Unit
 from ahbm.base.sizes import told as told_sizes
 from ahbm.base.store import store
@@ -26,11 +27,11 @@ from ahbm.core.emulator import Emulator
 from ahbm.core.spec import machine_name
 from ahbm.errors import AhbmError, ConfigError, FormatError
 from ahbm.runs import bands
-from ahbm.runs.bench import Cell, Refused, Spread, Sweep, ran
 from ahbm.runs.candidates import none_left
-from ahbm.runs.plans import with_plans
 from ahbm.runs.report import Report, place
 from ahbm.source.synth import Synth, SynthAlgorithm
+from ahbm.table.cases import Case, Refused, Sweep
+from ahbm.table.running import ran
 
 
 @dataclass(frozen=True)
@@ -39,14 +40,36 @@ class Rung:
 
     nbytes: int
     """Bytes of one rank's tensor."""
-    reports: Mapping[str, Report]
-    """By candidate, those that ran and were right."""
-    refused: Mapping[str, str]
-    """By candidate, the code and message of why it did not run, or that it was wrong."""
-    resized: Resized | None = None
+    resized: Resized | None
     """Sizes that were asked for in place of `nbytes`."""
-    wrong: tuple[str, ...] = ()
-    """The candidates among `refused` whose result is wrong."""
+    cells: Mapping[str, Report | Refused]
+    """By candidate, what it gave."""
+
+    @cached_property
+    def reports(self) -> dict[str, Report]:
+        """By candidate, those that ran and were right."""
+        return {name: cell for name, cell in self.cells.items() if not isinstance(cell, Refused) and cell.right}
+
+    @cached_property
+    def refused(self) -> dict[str, str]:
+        """By candidate, the code and message of why it did not run, or that it was wrong."""
+        return {
+            name: f"{cell.error.code} {cell.error.message}"
+            if isinstance(cell, Refused)
+            else f"{cell.wrong} wrong elements"
+            for name, cell in self.cells.items()
+            if name not in self.reports
+        }
+
+    @property
+    def wrong(self) -> tuple[str, ...]:
+        """The candidates whose result is wrong."""
+        return tuple(
+            name
+            for name in self.refused
+            for cell in [self.cells[name]]
+            if not isinstance(cell, Refused) or codes.says_wrong(cell.error.code)
+        )
 
     @property
     def winner(self) -> str:
@@ -58,18 +81,6 @@ class Rung:
         winner = quickest({name: report.latency_ns for name, report in self.reports.items()})
         assert winner is not None
         return winner
-
-
-@dataclass(frozen=True)
-class Range:
-    """Neighbouring sizes with one winner."""
-
-    algorithm: str
-    min_bytes: int
-    max_bytes: int
-    """0 for the last range: unlimited."""
-    largest: int
-    """The largest size of the range that was simulated."""
 
 
 @dataclass(frozen=True)
@@ -133,15 +144,11 @@ class Ladder:
         reports = (report for rung in self.rungs for report in rung.reports.values())
         return next((report.ranks for report in reports), self.emulator.machine.sips)
 
-    def ranges(self) -> list[Range]:
-        """Ranges of sizes in ascending order, with `border` between two sizes of different winners. Raises as
-        `Rung.winner`."""
-        whole = spans([rung.nbytes for rung in self.rungs], self.ranks)
-        found = []
-        for winner, group in groupby(zip(self.rungs, whole, strict=True), key=lambda each: each[0].winner):
-            (_, first), *_, (last, end) = [*(each := list(group)), each[-1]]
-            found.append(Range(winner, first.least, end.most or 0, last.nbytes))
-        return found
+    def ranges(self) -> list[Rule]:
+        """A rule for each range of neighbouring sizes with one winner, in ascending order, from border to border as
+        `ahbm tune` has them. Raises as `Rung.winner`."""
+        whole = zip(self.rungs, spans([rung.nbytes for rung in self.rungs], self.ranks), strict=True)
+        return list(merged(Rule(self.collective, rung.winner, span) for rung, span in whole))
 
     @property
     def kernels(self) -> tuple[str, ...]:
@@ -154,7 +161,7 @@ class Ladder:
         ranges = self.ranges()
         names = list(dict.fromkeys(entry.algorithm for entry in ranges))
         choice = [
-            ({"max_bytes": entry.max_bytes} if entry.max_bytes else {}) | {"algorithm": entry.algorithm}
+            ({} if entry.nbytes.most is None else {"max_bytes": entry.nbytes.most}) | {"algorithm": entry.algorithm}
             for entry in ranges
         ]
         entries = {name: self.emulator.ccl.entry(name) for name in names}
@@ -183,21 +190,22 @@ class Ladder:
             raise FormatError("AHBM-F102", f"{path} cannot be written: {error}") from error
         plans = (part for entry in self.ranges() for part in self._parts(entry))
         for index, entry in enumerate(plans):
-            plan = self.emulator.plan(self._request(entry.largest), entry.algorithm)
+            largest = max(rung.nbytes for rung in self.rungs if rung.nbytes in entry.nbytes)
+            plan = self.emulator.plan(self._request(largest), entry.algorithm)
             file = path / f"{self.collective}_{index}_{slug(entry.algorithm, 'plan')}.xml"
-            files += plan.save(file, min_bytes=entry.min_bytes, max_bytes=entry.max_bytes)
+            files += plan.save(file, min_bytes=entry.nbytes.least, max_bytes=entry.nbytes.most or 0)
         return files
 
-    def _parts(self, entry: Range) -> Iterator[Range]:
+    def _parts(self, entry: Rule) -> Iterator[Rule]:
         """The ranges of a winner that have a plan each: a schedule is synthesized for a size, a plan is for all."""
         algorithm = self.emulator.algorithm(entry.algorithm)
         if not isinstance(algorithm, SynthAlgorithm):
             yield from [entry] if algorithm.is_plan else []
             return
-        sizes = [rung.nbytes for rung in self.rungs if entry.min_bytes <= rung.nbytes <= entry.largest]
-        for size, span in zip(sizes, spans(sizes, self.ranks), strict=True):
-            least, most = max(span.least, entry.min_bytes), span.most
-            yield Range(entry.algorithm, least, entry.max_bytes if most is None else most, size)
+        inside = [rung.nbytes for rung in self.rungs if rung.nbytes in entry.nbytes]
+        *below, last = spans(inside, self.ranks)
+        for span in [*below, Span(last.least, entry.nbytes.most)]:
+            yield replace(entry, nbytes=Span(max(span.least, entry.nbytes.least), span.most))
 
     def _request(self, nbytes: int) -> Request:
         sips = self.emulator.machine.sips
@@ -244,7 +252,11 @@ class Ladder:
                 for rung in self.rungs
             ],
             "ranges": [
-                {"algorithm": entry.algorithm, "min_bytes": entry.min_bytes, "max_bytes": entry.max_bytes}
+                {
+                    "algorithm": entry.algorithm,
+                    "min_bytes": entry.nbytes.least,
+                    "max_bytes": entry.nbytes.most or 0,
+                }
                 for entry in ([] if self.failure else self.ranges())
             ],
         }
@@ -283,22 +295,21 @@ def climb(
     chunks: int = 1,
     seed: int = 0,
     tell: Callable[[str], object] = lambda text: None,
-    spread: Spread | None = None,
+    jobs: int | None = None,
 ) -> Ladder:
     """Simulates the candidates over the sizes of `sweep`: its algorithms (names, paths of modules, plans; without any,
     all that are configured for the collective) and a synthesized schedule for each of `methods`.
 
     A candidate that does not run at a size, or is wrong there (`sweep.data`), does not stand for it: its rung says why,
-    and `Ladder.failure` where none is left. `tell` is told what runs next, for people; `spread` runs the
-    candidates elsewhere.
+    and `Ladder.failure` where none is left. `tell` is told what runs next, for people; `jobs`: processes
+    that share the work.
     Raises what loading topology and ccl.yaml raises.
     """
-    sweep = with_plans(sweep)
-    added: dict[str, object] = {}
+    sweep = sweep.with_plans()
     names = list(sweep.algorithms)
     synthesized, entries = schedules(methods, chunks, seed)
-    added |= entries
-    emulator = replace(sweep, overrides={**sweep.overrides, **added}).emulator()
+    run = replace(sweep, overrides={**sweep.overrides, **entries}, check=False)
+    emulator = run.emulator()
     if not sweep.algorithms:
         configured = (name for name in emulator.ccl.algorithms if name not in synthesized)
         names = [name for name in configured if sweep.collective in emulator.algorithm(name).collectives]
@@ -310,23 +321,7 @@ def climb(
     if whole and unit.nbytes > sweep.end:
         unit = Unit(sweep.end, unit.of)
     sizes = list(sweep.sizes(unit))
-    run = replace(sweep, overrides={**sweep.overrides, **added}, check=False).deciding(emulator)
-    cells = ran([(Cell(run, name, size), emulator) for size, _ in sizes for name in names], tell, spread)
-    rungs = [_rung(*size, dict(zip(names, islice(cells, len(names)), strict=True))) for size in sizes]
+    run = run.measured_on(emulator, choosing=True)
+    cells = ran([(Case(run, name, size), emulator) for size, _ in sizes for name in names], tell, jobs)
+    rungs = [Rung(*size, dict(zip(names, islice(cells, len(names)), strict=True))) for size in sizes]
     return Ladder(sweep.collective, emulator, sweep.dtype, sweep.op, sweep.root, tuple(names), tuple(rungs))
-
-
-def _rung(size: int, resized: Resized | None, cells: Mapping[str, Report | Refused]) -> Rung:
-    reports: dict[str, Report] = {}
-    refused: dict[str, str] = {}
-    wrong: list[str] = []
-    for name, cell in cells.items():
-        if isinstance(cell, Refused):
-            refused[name] = f"{cell.error.code} {cell.error.message}"
-            wrong += [name] if codes.says_wrong(cell.error.code) else []
-        elif not cell.right:
-            refused[name] = f"{cell.wrong} wrong elements"
-            wrong.append(name)
-        else:
-            reports[name] = cell
-    return Rung(size, reports, refused, resized, tuple(wrong))

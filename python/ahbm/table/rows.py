@@ -15,9 +15,6 @@ from ahbm.base.arguments import checked, shown
 from ahbm.base.store import store
 from ahbm.errors import ConfigError, UnsupportedError
 
-FAILED = ("code", "message")
-"""Of a row of what did not run: the code of its error and what it says; None in every other row."""
-
 
 @dataclass(frozen=True, repr=False)
 class Rows:
