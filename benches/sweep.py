@@ -25,11 +25,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from ahbm.sweeps.engine import Given, Here, Pool, Workers, run
 
 import ahbm
 from ahbm.sweeps.build import build
-from ahbm.sweeps.case import Case, Group, Places, plan
+from ahbm.sweeps.case import plan
 from ahbm.sweeps.store import Store, kinds_of
 from ahbm.sweeps.sweep import swept
 from ahbm.sweeps.work import NAMES, Row

@@ -141,8 +141,8 @@ class OracleTable(Rows):
         machines = {name: machine for name, machine in self.machines.items() if any(name == at for at, _ in keep)}
         return OracleTable(self.columns, rows, self.catalogue, machines, self.collective, self.dtype)
 
-    def regret(self, choose: Callable[[Point], str]) -> Regret:
-        """What the choices of `choose` lose at every point: time / the quickest time - 1.
+    def regret(self, choose: Callable[[Point], str | None]) -> Regret:
+        """What the choices of `choose` lose at every point for which it has one: time / the quickest time - 1.
 
         Where the chosen algorithm does not run, the slowest that runs stands for it. Raises ConfigError (AHBM-C180) for
         a choice that the catalogue does not have, and what `choose` raises.
@@ -151,6 +151,8 @@ class OracleTable(Rows):
         losses, refusals = [], 0
         for point in self.points():
             chosen, times = choose(point), self.times(point.machine, point.nbytes)
+            if chosen is None:
+                continue
             if chosen not in names:
                 raise ConfigError("AHBM-C180", f"{shown(chosen)} was chosen, which the catalogue does not have")
             refusals += chosen not in times

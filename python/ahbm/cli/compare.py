@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ahbm.cli import completion, progress
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import Json, Processes, Swept
+from ahbm.cli.options import Json, Processes, Swept, is_given
 from ahbm.cli.output import fail
 from ahbm.errors import ConfigError
 
@@ -57,7 +57,8 @@ def compare(
     if after is None:
         _measured(context, before, swept, as_gate, jobs, as_json)
         return
-    if given := [name for name in _given(context) if name not in ("before", "after", "as_gate", "as_json")]:
+    files = ("before", "after", "as_gate", "as_json")
+    if given := [name for name in context.params if name not in files and is_given(context, name)]:
         raise ConfigError("AHBM-C146", f"files are compared as they are, without {', '.join(given)}")
     before_why, after_why = c.explanation(before), c.explanation(after)
     if before_why is not None and after_why is not None:
@@ -100,11 +101,6 @@ def _measured(
 
 def _each(sweep: Sweep) -> list[Sweep]:
     return [replace(sweep, algorithms=(name,)) for name in sweep.algorithms] or [sweep]
-
-
-def _given(context: Any) -> list[str]:
-    """Names of the parameters that stand on the command line."""
-    return [name for name in context.params if context.get_parameter_source(name).name == "COMMANDLINE"]
 
 
 def _tell(rows: list[Row], as_gate: bool, as_json: bool) -> None:

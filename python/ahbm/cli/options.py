@@ -455,8 +455,7 @@ class Swept(Terms):
         given = [
             parameter.opts[-1]
             for parameter in context.command.params
-            if parameter.name in ("begin", "end", "factor", "step")
-            and context.get_parameter_source(parameter.name).name == "COMMANDLINE"
+            if parameter.name in ("begin", "end", "factor", "step") and is_given(context, parameter.name)
         ]
         if self.sizes is not None and given:
             raise ConfigError("AHBM-C146", f"--sizes and {', '.join(given)} are both given", hint="give one of them")

@@ -10,7 +10,7 @@ import typer
 
 from ahbm.cli import progress
 from ahbm.cli.app import app
-from ahbm.cli.options import Json, Processes, output_option
+from ahbm.cli.options import Json, Processes, is_given, output_option
 from ahbm.cli.output import fail_where
 from ahbm.errors import ConfigError
 
@@ -67,18 +67,13 @@ def sweep(
     row with its code. Where a result is wrong the exit code is 8, and neither --best, --pareto nor --sensitivity counts
     that row. show without an option prints all rows, in the order of the space.
     """
-    given = [
-        name
-        for name in context.params
-        if name not in ("what", "stores") and getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
-    ]
     takes = {
         "show": ("output", "pareto", "best", "sensitivity", "as_csv", "as_json"),
         "diff": ("as_json",),
         "compact": ("as_json",),
     }.get(what, ("output", "jobs", "dask", "as_json"))
-    for name in given:
-        if name not in takes:
+    for name in context.params:
+        if name not in ("what", "stores", *takes) and is_given(context, name):
             called = f"sweep {what}" if what in ACTIONS else "sweep of a space"
             raise ConfigError("AHBM-C146", f"ahbm {called} does not take --{name.removeprefix('as_')}")
     folders = list(stores or ())

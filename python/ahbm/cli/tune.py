@@ -13,7 +13,7 @@ import typer
 from ahbm.cli import completion, progress
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import SIZES, Dtype, Json, Machine, Processes, output_option
+from ahbm.cli.options import SIZES, Dtype, Json, Machine, Processes, is_given, output_option
 from ahbm.cli.output import fail_where
 from ahbm.errors import ConfigError
 
@@ -144,12 +144,12 @@ def tune(
     """
     if tuned.sizes is not None:
         names = {"begin": "-b", "end": "-e", "factor": "-f"}
-        given = [name for key, name in names.items() if _is_given(context, key)]
+        given = [name for key, name in names.items() if is_given(context, key)]
         if given:
             raise ConfigError("AHBM-C146", f"--sizes and {', '.join(given)} are both given", hint="give one of them")
     if evaluate is not None:
         for key, name in {"budget": "--budget", "channels": "--channels", "protocol": "--protocol"}.items():
-            if _is_given(context, key):
+            if is_given(context, key):
                 raise ConfigError("AHBM-C146", f"--evaluate takes no {name}", hint="they are of files that are written")
         if output is not None:
             raise ConfigError("AHBM-C146", "--evaluate writes nothing: it takes no -o")
@@ -167,10 +167,6 @@ def tune(
         raise ConfigError("AHBM-C146", "ahbm tune writes its files into a folder", hint="name it: -o tuned")
     saved = _write(collective, tuned, output, budget, channels, protocol, nodes, jobs, as_json)
     fail_where(bool(saved.tuned.wrong))
-
-
-def _is_given(context: typer.Context, name: str) -> bool:
-    return getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
 
 
 def _evaluated(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import cached_property
 from itertools import islice, product, zip_longest
 from os.path import isfile
 from pathlib import Path
@@ -70,7 +71,9 @@ def _cases(
     by_name = {f"{SYNTH}{method}": name for method, name in zip(methods, synthesized, strict=True)}
     algorithms = tuple(by_name.get(name, name) for name in names if name is not None)
     # A row says whether a result that was to be checked is right: where this cannot be decided without data, data move.
-    decides = not isinstance(space.check, bool) and "result" in parse(space.check)
+    # Checks that there are not are refused by each case.
+    checks = set[str]() if isinstance(space.check, bool) else outcome(lambda: parse(str(space.check)))
+    decides = not isinstance(checks, AhbmError) and "result" in checks
     shared: dict[str, Any] = {"begin": 1, "end": 1, "ccl": space.ccl, "check": space.check}
     shared |= {"data": space.data or (None if decides else False), "algorithms": algorithms, "given": given}
     seeds = _list(space.seeds)
@@ -99,8 +102,7 @@ def _cases(
             how = {"dtype": parse_dtype(text("dtypes", dtype)), "op": op, "root": root}
             found, emulator = sweep(collective, point, **how)
             for algorithm in found.algorithms or (None,):
-                digest = _Digest(found, algorithm, emulator)
-                run = _Run(digest, list(digest.sizes), seeds, at)
+                run = _Run(found, algorithm, emulator, at)
                 at += len(run.sizes) * len(seeds)
                 yield run
 
@@ -108,42 +110,33 @@ def _cases(
         points = space.points()
         while some := list(islice(points, mixed)):
             for alike in zip_longest(*[list(runs(collective, point)) for point in some]):
-                for cases in zip_longest(*(run.cases() for run in alike if run is not None)):
+                for cases in zip_longest(*(run.cases(seeds) for run in alike if run is not None)):
                     yield from (case for case in cases if case is not None)
     for job in map(str, _list(space.jobs)):
         content = _content(job)
         for point in space.points():
             found, emulator = sweep("all_reduce", point, job=job)
             for algorithm in found.algorithms or (None,):
-                yield Case(found, algorithm, 0, at=at, key=_Digest(found, algorithm, emulator, content).of(0, 0))
+                yield Case(found, algorithm, 0, at=at, key=_Run(found, algorithm, emulator, at, content).key(0, 0))
                 at += 1
     return at
 
 
-@dataclass(frozen=True)
 class _Run:
     """The cases of one sweep by one algorithm."""
 
-    digest: _Digest
-    sizes: Sequence[tuple[int, Resized | None]]
-    seeds: Sequence[int]
-    at: int
-    """Position of the first case."""
-
-    def cases(self) -> Iterator[Case]:
-        for number, ((nbytes, resized), seed) in enumerate(product(self.sizes, self.seeds)):
-            key, of = self.digest.of(nbytes, seed), self.digest
-            yield Case(of.sweep, of.algorithm, nbytes, resized, seed, self.at + number, key)
-
-
-class _Digest:
-    """The keys of the cases of one sweep by one algorithm."""
-
     def __init__(
-        self, sweep: Sweep, algorithm: str | None, emulator: Emulator | AhbmError, content: str | None = None
+        self,
+        sweep: Sweep,
+        algorithm: str | None,
+        emulator: Emulator | AhbmError,
+        at: int,
+        content: str | None = None,
     ) -> None:
+        """at: position of the first case. content: of a job, its digest."""
+        self._at = at
         kind = COLLECTIVES[sweep.collective]
-        self.sweep, self.algorithm, self._emulator = sweep, algorithm, emulator
+        self._sweep, self._algorithm, self._emulator = sweep, algorithm, emulator
         self._known: dict[tuple[str, ...], str] = {}
         self._common: list[object] = [build(), sweep.collective, sweep.dtype, sweep.data, sweep.check]
         self._common += [sweep.op if kind.reduces else "", sweep.root if kind.rooted else 0, algorithm]
@@ -154,33 +147,39 @@ class _Digest:
             if isinstance(emulator, Emulator):
                 self._common += [emulator.ccl.fingerprint, _all_contents(emulator)]
 
-    @property
-    def sizes(self) -> Iterator[tuple[int, Resized | None]]:
+    @cached_property
+    def sizes(self) -> list[tuple[int, Resized | None]]:
         """The sizes, as the algorithm takes them; as they are asked for where it or the machine does not load."""
-        try:
-            if isinstance(self._emulator, Emulator):
-                return self.sweep.sizes(self.sweep.unit(self.algorithm, self._emulator))
-        except AhbmError:
-            pass
-        return self.sweep.sizes(Unit(1, ""))
+        emulator = self._emulator
+        unit = (
+            emulator
+            if isinstance(emulator, AhbmError)
+            else outcome(lambda: self._sweep.unit(self._algorithm, emulator))
+        )
+        return list(self._sweep.sizes(Unit(1, "") if isinstance(unit, AhbmError) else unit))
 
-    def of(self, nbytes: int, seed: int) -> str:
+    def cases(self, seeds: Sequence[int]) -> Iterator[Case]:
+        """The cases, each with its key."""
+        for number, ((nbytes, resized), seed) in enumerate(product(self.sizes, seeds)):
+            yield Case(self._sweep, self._algorithm, nbytes, resized, seed, self._at + number, self.key(nbytes, seed))
+
+    def key(self, nbytes: int, seed: int) -> str:
         """The key of a case."""
-        chosen: tuple[str, ...] = (self.algorithm or "",)
-        if self.algorithm is None and isinstance(self._emulator, Emulator) and nbytes:
+        chosen: tuple[str, ...] = (self._algorithm or "",)
+        if self._algorithm is None and isinstance(self._emulator, Emulator) and nbytes:
             try:
                 world = self._emulator.world_size
-                chosen = candidates(self._emulator, self.sweep.collective, nbytes, world)
+                chosen = candidates(self._emulator, self._sweep.collective, nbytes, world)
             except AhbmError as error:
                 chosen = (error.code, error.message)
         if chosen not in self._known:
             self._known[chosen] = json.dumps([*self._common, self._facts(chosen)], sort_keys=True, default=str)
         # Without data, numbers are of no meaning.
-        numbers = f"{nbytes} {seed if self.sweep.data else 0}"
+        numbers = f"{nbytes} {seed if self._sweep.data else 0}"
         return hashlib.sha256(f"{self._known[chosen]} {numbers}".encode()).hexdigest()
 
     def _facts(self, algorithms: tuple[str, ...]) -> list[object]:
-        sweep, emulator = self.sweep, self._emulator
+        sweep, emulator = self._sweep, self._emulator
         if isinstance(emulator, AhbmError):
             return [str(sweep.topology), list(sweep.overrides.items()), emulator.code, emulator.message]
         try:

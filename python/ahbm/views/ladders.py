@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ahbm.table.study import peak
 from ahbm.views import answer, charts, reasons
 from ahbm.views.page import Page, Section
-from ahbm.views.words import size
+from ahbm.views.words import SUBTITLE, size
 
 if TYPE_CHECKING:
     from ahbm.table.cases import Sweep
@@ -61,5 +61,4 @@ def page(ladder: Ladder, sweep: Sweep) -> Page:
     headline = answer.first_lines(quickest, best, explanation)
     facts = [("ahbm", best.version), ("machine", best.machine_hash), ("type", ladder.dtype)]
     facts += [("note", note) for note in ladder.notes]
-    subtitle = "All times are simulated. GB/s is 1e9 bytes per second; busbw as nccl-tests counts it, one direction."
-    return Page(f"ladder of {what}, {ladder.dtype}", subtitle, sections, shown, facts, headline)
+    return Page(f"ladder of {what}, {ladder.dtype}", SUBTITLE, sections, shown, facts, headline)

@@ -12,6 +12,7 @@ from ahbm.table.cases import Refused, Sweep
 from ahbm.table.columns import PAGE
 from ahbm.views import answer, charts, comparisons, overview
 from ahbm.views.page import Page, Section
+from ahbm.views.words import SUBTITLE
 
 
 def page(sides: Sequence[tuple[Sweep, Sequence[Report | Refused]]]) -> Page:
@@ -46,12 +47,11 @@ def page(sides: Sequence[tuple[Sweep, Sequence[Report | Refused]]]) -> Page:
     if (len(sides), len(algorithms)) == (2, 1):
         pair = [[cell for cell in cells if isinstance(cell, Report)] for _, cells in sides]
         sections.append(comparisons.section(compare.versus(*pair), shown))
-    subtitle = "All times are simulated. GB/s is 1e9 bytes per second; busbw as nccl-tests counts it, one direction."
     headline = [answer.fastest(lines)]
     if refused:
         headline.append(f"{len(refused)} of {len(named)} measurements did not run.")
     facts = [("note", note) for note in bands.over(report.error for report in reports)]
-    return Page(title, subtitle, sections, shown, facts, headline)
+    return Page(title, SUBTITLE, sections, shown, facts, headline)
 
 
 def _names(sweeps: Sequence[Sweep]) -> list[str]:

@@ -13,6 +13,7 @@ from ahbm.table.columns import PAGE
 from ahbm.table.study import Contents
 from ahbm.views import answer, certificates, comparisons, reasons
 from ahbm.views.page import Page, Section
+from ahbm.views.words import SUBTITLE
 
 if TYPE_CHECKING:
     from ahbm.check.numerics import Numerics
@@ -72,11 +73,10 @@ def _page(contents: Contents) -> Page:
         ),
         *(("note", note) for note in bands.over(report.error for report in reports)),
     ]
-    subtitle = "All times are simulated. GB/s is 1e9 bytes per second; busbw as nccl-tests counts it, one direction."
     headline = answer.of_sweep(reports, contents.explanations.items())
     if certificate is not None:
         headline[0] += f" {certificates.sentence(certificate)}"
-    return Page(what, subtitle, sections, charts, facts, headline)
+    return Page(what, SUBTITLE, sections, charts, facts, headline)
 
 
 def left_out(refused: Sequence[Refused]) -> Section:
