@@ -328,7 +328,7 @@ class Asked(Recorded, Files, Terms):
         from ahbm.base.elements import parse_dtype
         from ahbm.base.sizes import parse_size
         from ahbm.job.reading import parse_factor
-        from ahbm.source.synth import WHOLE
+        from ahbm.source.synthesis import WHOLE
 
         largest = WHOLE if self.slice_bytes == "inf" else parse_size(self.slice_bytes) if self.slice_bytes else None
         return dict(
