@@ -160,7 +160,9 @@ def _each(target: str, runs: Sequence[Target], data: bool, check: str | None, as
                 typer.echo(json.dumps(timed.to_json()) if as_json else str(timed))
                 continue
             settings = [f"# set {key}={value}" for key, value in (run.options.overrides or {}).items()]
-            cell = measured(case, lambda: run.run(data=data, check=check))  # noqa: B023
+            asked = case.request
+            of = asked, case.algorithm, asked.nbytes, case.emulator, case.resized
+            cell = measured(lambda: run.run(data=data, check=check), *of)  # noqa: B023
             assert isinstance(cell, Report | Refused)
             yield cell, settings
 

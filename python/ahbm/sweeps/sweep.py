@@ -29,7 +29,6 @@ from ahbm.table.columns import FAILED, MEASURED
 from ahbm.table.engine import Given, Here, Pool, Workers, run
 from ahbm.table.processes import LOST, Places, dead
 from ahbm.table.rows import Rows
-from ahbm.table.running import attempt_case
 
 if TYPE_CHECKING:
     from ahbm._core import Machine
@@ -75,7 +74,7 @@ class Table(Rows):
         places = Places()
         for case, code in zip(plan(self.space, places), self.column("code"), strict=True):
             if case.sweep.job is None and wanted(code):
-                yield attempt_case(case, places.emulator)
+                yield work.cell_of(case, places)
 
     @property
     def wrong(self) -> int:

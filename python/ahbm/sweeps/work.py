@@ -9,11 +9,12 @@ from typing import Any
 from ahbm._core import Machine, Workload
 from ahbm.errors import AhbmError, InterruptedRun
 from ahbm.runs import bands
+from ahbm.runs.report import Report
 from ahbm.sweeps.build import build
 from ahbm.table.cases import Case, Refused
 from ahbm.table.columns import MEASURED, STORED
 from ahbm.table.processes import Places, batch, places
-from ahbm.table.running import attempt_case, outcome
+from ahbm.table.running import of_case, outcome
 
 NAMES = tuple(column.name for column in STORED)
 INTERNAL = "AHBM-Z001"
@@ -55,15 +56,24 @@ def refusal(case: Case, code: str, message: str, algorithm: str | None = None) -
     return tuple(found.values())
 
 
+def cell_of(case: Case, places: Places) -> Report | Refused:
+    """Runs a case; as `ahbm.table.running.attempt`, also of a machine that does not load."""
+    sweep = case.sweep
+    emulator = outcome(lambda: places.emulator(sweep))
+    if isinstance(emulator, AhbmError):
+        return Refused.of(sweep, case.algorithm or "-", case.nbytes, sweep.machine, emulator, case.resized)
+    return of_case(case, emulator)
+
+
 def _measured(case: Case, places: Places) -> Row:
     try:
-        cell = attempt_case(case, places.emulator)
+        cell = cell_of(case, places)
     finally:
         # Cases of a sweep differ: none needs the program of another.
         places.forget_programs()
     if isinstance(cell, Refused):
         return refusal(case, cell.error.code, cell.error.message, cell.algorithm)
-    measured = (getattr(cell, column.name) for column in MEASURED)
+    measured = (column.value(cell) for column in MEASURED)
     links = _links(places.emulator(case.sweep).machine)
     return (*measured, case.seed, None, *links, cell.error.note, build(), None, None)
 

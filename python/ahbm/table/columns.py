@@ -6,7 +6,7 @@ A column is added here and nowhere else.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ahbm.base.elements import NCCL_TYPES
 
@@ -25,6 +25,12 @@ class Column(NamedTuple):
     kind: type[int] | type[float] | type[str]
     few: bool = False
     """Whether it holds few different texts, which stores do not read one by one."""
+    of: Callable[[Report], Any] | None = None
+    """What it holds of a report; None: the field of its name."""
+
+    def value(self, report: Report) -> Any:
+        """What it holds of a report."""
+        return getattr(report, self.name) if self.of is None else self.of(report)
 
 
 MEASURED = (
@@ -49,7 +55,7 @@ MEASURED = (
     Column("wrong", int),
     Column("timeline_hash", str),
 )
-"""The fields of a report that a row holds, under their names."""
+"""What a row holds of a report."""
 STORED = (
     *MEASURED,
     Column("seed", int),

@@ -12,9 +12,11 @@ from ahbm.errors import AhbmError, InterruptedRun
 from ahbm.table.cases import Case, Refused, Sweep
 
 if TYPE_CHECKING:
-    from ahbm.check.case import Case as Prepared
+    from ahbm.base.request import Request
+    from ahbm.base.sizes import Resized
     from ahbm.core.emulator import Emulator
     from ahbm.runs.report import Report
+    from ahbm.source.algorithm import Algorithm
 
 _Found = TypeVar("_Found")
 
@@ -29,15 +31,29 @@ def outcome(run: Callable[[], _Found]) -> _Found | AhbmError:
         return error
 
 
-def measured(case: Prepared, run: Callable[[], _Found]) -> _Found | Refused:
-    """What the run of a case gives."""
+def measured(
+    run: Callable[[], _Found],
+    asked: Sweep | Request,
+    algorithm: str | Algorithm | None,
+    nbytes: int,
+    emulator: Emulator,
+    resized: Resized | None = None,
+) -> _Found | Refused:
+    """What a run gives of what was asked for, by the algorithm or else the configured one."""
     found = outcome(run)
     if not isinstance(found, AhbmError):
         return found
-    request, machine = case.request, case.emulator.machine
-    chosen = case.algorithm or likely(case.emulator, request.collective, request.nbytes)
-    name = chosen if isinstance(chosen, str) else chosen.name
-    return Refused.of(request, name, request.nbytes, machine_name(machine), found, case.resized)
+    by = _name(asked, algorithm, nbytes, emulator)
+    name, found = ("-", by) if isinstance(by, AhbmError) else (by, found)
+    return Refused.of(asked, name, nbytes, machine_name(emulator.machine), found, resized)
+
+
+def _name(
+    asked: Sweep | Request, algorithm: str | Algorithm | None, nbytes: int, emulator: Emulator
+) -> str | AhbmError:
+    """The algorithm, or why none is likely."""
+    by = outcome(lambda: algorithm or likely(emulator, asked.collective, nbytes))
+    return by if isinstance(by, str | AhbmError) else by.name
 
 
 def attempt(
@@ -72,33 +88,21 @@ def ran(
 
         elsewhere = reports([case for case, _ in cases], min(jobs or 1, len(cases)))
     for number, ((case, machine), known) in enumerate(zip(cases, elsewhere, strict=False), 1):
-        name = _name(case, machine)
+        name = _name(case.sweep, case.algorithm, case.nbytes, machine)
         if isinstance(name, str):
             tell(f"{case.nbytes:,} B by {name}, row {number} of {len(cases)}")
-        yield _cell(case, machine, known)
+        yield of_case(case, machine, known)
 
 
-def attempt_case(case: Case, load: Callable[[Sweep], Emulator]) -> Report | Refused:
-    """Runs a case on the emulator that `load` gives of its sweep; as `attempt`."""
-    emulator = outcome(lambda: load(case.sweep))
-    if isinstance(emulator, AhbmError):
-        sweep = case.sweep
-        return Refused.of(sweep, case.algorithm or "-", case.nbytes, sweep.machine, emulator, case.resized)
-    return _cell(case, emulator)
+def of_case(case: Case, emulator: Emulator, known: Report | AhbmError | None = None) -> Report | Refused:
+    """Runs a case, unless it is known what it gives. As `attempt`."""
 
+    def run() -> Report:
+        if isinstance(known, AhbmError):
+            raise known
+        return case.run(emulator) if known is None else known
 
-def _cell(case: Case, emulator: Emulator, known: Report | AhbmError | None = None) -> Report | Refused:
-    found = outcome(lambda: case.run(emulator)) if known is None else known
-    if not isinstance(found, AhbmError):
-        return found
-    name = _name(case, emulator)
-    name, found = ("-", name) if isinstance(name, AhbmError) else (name, found)
-    return Refused.of(case.sweep, name, case.nbytes, machine_name(emulator.machine), found, case.resized)
-
-
-def _name(case: Case, emulator: Emulator) -> str | AhbmError:
-    """The algorithm, or why none is likely."""
-    return outcome(lambda: case.algorithm or likely(emulator, case.sweep.collective, case.nbytes))
+    return measured(run, case.sweep, case.algorithm, case.nbytes, emulator, case.resized)
 
 
 def failure(cells: Sequence[Report | Refused]) -> AhbmError | None:
