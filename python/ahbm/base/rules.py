@@ -237,12 +237,12 @@ def spans(sizes: Sequence[int], ranks: int) -> list[Span]:
     return found
 
 
-def merged(rules: Iterable[Rule]) -> Iterator[Rule]:
-    """Rules in ascending order of sizes, neighbours with one condition and choice as one."""
+def merged(rules: Iterable[Rule], grows: Callable[[Rule], bool] = lambda rule: True) -> Iterator[Rule]:
+    """Rules in ascending order of sizes, neighbours with one condition and choice as one, where that `grows`."""
     for _, run in groupby(rules, key=lambda rule: (rule.condition, rule.chosen)):
         first, *others = run
         for rule in others:
-            if first.nbytes.most is not None and rule.nbytes.least == first.nbytes.most + 1:
+            if first.nbytes.most is not None and rule.nbytes.least == first.nbytes.most + 1 and grows(rule):
                 first = replace(first, nbytes=Span(first.nbytes.least, rule.nbytes.most))
             else:
                 yield first

@@ -148,7 +148,7 @@ def _ladder(
     if found.failure is not None:
         raise found.failure
     progress.at("drawing the page")
-    return ladders.page(found, sweep), found.to_json(), found.wrong
+    return ladders.page(found), found.to_json(), found.wrong
 
 
 def _timed(

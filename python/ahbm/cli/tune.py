@@ -13,7 +13,7 @@ import typer
 from ahbm.cli import completion, progress
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import SIZES, Dtype, Json, Machine, Processes, is_given, output_option
+from ahbm.cli.options import Dtype, Json, Machine, Processes, Sizes, is_given, output_option
 from ahbm.cli.output import fail_where
 from ahbm.errors import ConfigError
 
@@ -25,12 +25,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Tuned(Machine):
+class _Tuned(Sizes, Machine):
     """Machines, sizes and candidates."""
 
-    begin: Annotated[str, typer.Option("-b", "--minbytes", help=f"First size: {SIZES}.")] = "1K"
     end: Annotated[str, typer.Option("-e", "--maxbytes", help="Last size.")] = "16M"
-    factor: Annotated[int, typer.Option("-f", "--stepfactor", help="Factor between sizes.")] = 4
     sizes: Annotated[
         str | None, typer.Option("--sizes", metavar="A,B", help="These sizes, instead of -b, -e and -f.")
     ] = None
@@ -50,12 +48,9 @@ class _Tuned(Machine):
 
     def listed(self, collective: str) -> list[int]:
         """The sizes. Raises ConfigError: AHBM-C140, C147."""
-        from ahbm.base.sizes import parse_size
         from ahbm.table.cases import Sweep
 
-        given = tuple(map(parse_size, self.sizes.split(","))) if self.sizes is not None else ()
-        sweep = Sweep(collective, parse_size(self.begin), parse_size(self.end), self.factor, listed=given)
-        return list(sweep.asked())
+        return list(Sweep(collective, **self.of_sizes()).asked())
 
     def machines(self) -> tuple[list[AnyMachine], dict[str, object]]:
         """The machines, and the overrides of ccl.yaml. Raises ConfigError, TopologyError."""

@@ -12,12 +12,9 @@ from typing import Any
 import yaml
 
 from ahbm.base import codes
-from ahbm.base.collectives import COLLECTIVES
-from ahbm.base.elements import element
 from ahbm.base.load import load_text
 from ahbm.base.quickest import quickest
-from ahbm.base.request import Request
-from ahbm.base.rules import Rule, Span, merged, spans
+from ahbm.base.rules import Rule, merged, spans
 from ahbm.base.sizes import Resized, Unit
 from ahbm.base.sizes import told as told_sizes
 from ahbm.base.store import store
@@ -87,11 +84,9 @@ class Rung:
 class Ladder:
     """The result of `climb`."""
 
-    collective: str
+    sweep: Sweep
+    """What was measured."""
     emulator: Emulator = field(repr=False)
-    dtype: str
-    op: str
-    root: int
     candidates: tuple[str, ...]
     rungs: tuple[Rung, ...]
 
@@ -104,8 +99,8 @@ class Ladder:
     def _terms(self) -> str:
         """Operator and root in words, where they are not the usual ones; and that results are not compared."""
         unchecked = all(report.wrong is None for rung in self.rungs for report in rung.reports.values())
-        parts = [self.op] if self.op != "sum" else []
-        parts += [f"root {self.root}"] if self.root else []
+        parts = [self.sweep.op] if self.sweep.op != "sum" else []
+        parts += [f"root {self.sweep.root}"] if self.sweep.root else []
         parts += ["no data"] if unchecked else []
         return "".join(f", {part}" for part in parts)
 
@@ -120,7 +115,7 @@ class Ladder:
         empty = [rung for rung in self.rungs if not rung.reports]
         if not empty:
             return None
-        of = f"of the {len(self.candidates)} candidates for {self.collective}"
+        of = f"of the {len(self.candidates)} candidates for {self.sweep.collective}"
         wrong = {name for rung in empty for name in rung.wrong}
         at = f"at {' '.join(str(rung.nbytes) for rung in empty)} bytes"
         hint = "-a or --synth name other candidates, --sizes other sizes"
@@ -147,8 +142,11 @@ class Ladder:
     def ranges(self) -> list[Rule]:
         """A rule for each range of neighbouring sizes with one winner, in ascending order, from border to border as
         `ahbm tune` has them. Raises as `Rung.winner`."""
-        whole = zip(self.rungs, spans([rung.nbytes for rung in self.rungs], self.ranks), strict=True)
-        return list(merged(Rule(self.collective, rung.winner, span) for rung, span in whole))
+        return list(merged(self._won()))
+
+    def _won(self) -> Iterator[Rule]:
+        for rung, span in zip(self.rungs, spans([rung.nbytes for rung in self.rungs], self.ranks), strict=True):
+            yield Rule(self.sweep.collective, rung.winner, span)
 
     @property
     def kernels(self) -> tuple[str, ...]:
@@ -165,9 +163,9 @@ class Ladder:
             for entry in ranges
         ]
         entries = {name: self.emulator.ccl.entry(name) for name in names}
-        document = {"algorithms": entries, "collectives": {self.collective: choice}}
+        document = {"algorithms": entries, "collectives": {self.sweep.collective: choice}}
         machine = self.emulator.machine
-        title = f"# The quickest of {len(self.candidates)} algorithms for {self.collective} of {self.dtype}"
+        title = f"# The quickest of {len(self.candidates)} algorithms for {self.sweep.collective} of {self.sweep.dtype}"
         return f"{title} on {self.place}, {machine.sips} SIPs.\n" + yaml.safe_dump(document, sort_keys=False)
 
     def save(self, path: str | Path) -> list[Path]:
@@ -188,36 +186,22 @@ class Ladder:
             store({files[0]: self.ccl().encode()})
         except OSError as error:
             raise FormatError("AHBM-F102", f"{path} cannot be written: {error}") from error
-        plans = (part for entry in self.ranges() for part in self._parts(entry))
-        for index, entry in enumerate(plans):
-            largest = max(rung.nbytes for rung in self.rungs if rung.nbytes in entry.nbytes)
-            plan = self.emulator.plan(self._request(largest), entry.algorithm)
-            file = path / f"{self.collective}_{index}_{slug(entry.algorithm, 'plan')}.xml"
-            files += plan.save(file, min_bytes=entry.nbytes.least, max_bytes=entry.nbytes.most or 0)
+        plans = [rule for rule in self._won() if self.emulator.algorithm(rule.algorithm).is_plan]
+        for index, rule in enumerate(merged(plans, lambda rule: is_for_every_size(self.emulator, rule.algorithm))):
+            largest = max(rung.nbytes for rung in self.rungs if rung.nbytes in rule.nbytes)
+            request = Case(self.sweep, rule.algorithm, largest).prepared(self.emulator).request
+            plan = self.emulator.plan(request, rule.algorithm)
+            file = path / f"{self.sweep.collective}_{index}_{slug(rule.algorithm, 'plan')}.xml"
+            files += plan.save(file, min_bytes=rule.nbytes.least, max_bytes=rule.nbytes.most or 0)
         return files
-
-    def _parts(self, entry: Rule) -> Iterator[Rule]:
-        """The ranges of a winner that have a plan each: a schedule is synthesized for a size, a plan is for all."""
-        algorithm = self.emulator.algorithm(entry.algorithm)
-        if not isinstance(algorithm, SynthAlgorithm):
-            yield from [entry] if algorithm.is_plan else []
-            return
-        inside = [rung.nbytes for rung in self.rungs if rung.nbytes in entry.nbytes]
-        *below, last = spans(inside, self.ranks)
-        for span in [*below, Span(last.least, entry.nbytes.most)]:
-            yield replace(entry, nbytes=Span(max(span.least, entry.nbytes.least), span.most))
-
-    def _request(self, nbytes: int) -> Request:
-        sips = self.emulator.machine.sips
-        count = nbytes // element(self.dtype).storage.itemsize // COLLECTIVES[self.collective].chunks(sips)
-        return Request(self.collective, range(sips), count, self.dtype, self.op, self.root)
 
     def table(self) -> Iterator[str]:
         """Per size, the time of every candidate in us, the winner and its share of what the network allows."""
         width = max(10, *(len(name) for name in self.candidates))
         names = "  ".join(f"{name:>{width}}" for name in self.candidates)
         reasons: dict[tuple[str, str], list[int]] = {}
-        yield f"# {self.collective} of {self.dtype}{self._terms} on {self.place}, simulated us; - did not run"
+        what = f"{self.sweep.collective} of {self.sweep.dtype}{self._terms}"
+        yield f"# {what} on {self.place}, simulated us; - did not run"
         yield f"#{'bytes':>11}  {names}  {'% of bound':>10}  winner"
         for rung in self.rungs:
             times = (rung.reports.get(name) for name in self.candidates)
@@ -235,10 +219,10 @@ class Ladder:
     def to_json(self) -> dict[str, Any]:
         """The ladder as JSON-serialisable data."""
         return {
-            "collective": self.collective,
+            "collective": self.sweep.collective,
             "topology": self.emulator.machine.topology,
             "machine": self.machine,
-            "dtype": self.dtype,
+            "dtype": self.sweep.dtype,
             **({} if not (found := self.notes) else {"notes": found}),
             "rungs": [
                 {
@@ -260,6 +244,11 @@ class Ladder:
                 for entry in ([] if self.failure else self.ranges())
             ],
         }
+
+
+def is_for_every_size(emulator: Emulator, algorithm: str) -> bool:
+    """Whether one plan of an algorithm is for every size: a schedule is synthesized for one."""
+    return not isinstance(emulator.algorithm(algorithm), SynthAlgorithm)
 
 
 def of_file(path: str | Path) -> tuple[str, tuple[str, ...]]:
@@ -324,4 +313,4 @@ def climb(
     run = run.measured_on(emulator, choosing=True)
     cells = ran([(Case(run, name, size), emulator) for size, _ in sizes for name in names], tell, jobs)
     rungs = [Rung(*size, dict(zip(names, islice(cells, len(names)), strict=True))) for size in sizes]
-    return Ladder(sweep.collective, emulator, sweep.dtype, sweep.op, sweep.root, tuple(names), tuple(rungs))
+    return Ladder(run, emulator, tuple(names), tuple(rungs))

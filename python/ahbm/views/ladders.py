@@ -10,14 +10,14 @@ from ahbm.views.page import Page, Section
 from ahbm.views.words import SUBTITLE, size
 
 if TYPE_CHECKING:
-    from ahbm.table.cases import Sweep
     from ahbm.table.ladder import Ladder
 
 
-def page(ladder: Ladder, sweep: Sweep) -> Page:
-    """The page of the ladder that `sweep` made."""
+def page(ladder: Ladder) -> Page:
+    """The page of a ladder."""
+    sweep = ladder.sweep
     reports = [rung.reports[name] for name in ladder.candidates for rung in ladder.rungs if name in rung.reports]
-    what = f"{ladder.collective} on {ladder.emulator.machine.topology}, {ladder.emulator.machine.sips} SIPs"
+    what = f"{sweep.collective} on {ladder.emulator.machine.topology}, {ladder.emulator.machine.sips} SIPs"
     rows = charts.series(reports, peak(ladder.emulator, sweep, reports))
     shown = charts.speed(rows, f"{what} (simulated)")
     ranges = [
@@ -59,6 +59,6 @@ def page(ladder: Ladder, sweep: Sweep) -> Page:
     fastest = answer.fastest([report for report in reports if report.bytes == last.nbytes])
     quickest = f"The quickest of {len(ladder.candidates)}: {', '.join(steps)}. {fastest}"
     headline = answer.first_lines(quickest, best, explanation)
-    facts = [("ahbm", best.version), ("machine", best.machine_hash), ("type", ladder.dtype)]
+    facts = [("ahbm", best.version), ("machine", best.machine_hash), ("type", sweep.dtype)]
     facts += [("note", note) for note in ladder.notes]
-    return Page(f"ladder of {what}, {ladder.dtype}", SUBTITLE, sections, shown, facts, headline)
+    return Page(f"ladder of {what}, {sweep.dtype}", SUBTITLE, sections, shown, facts, headline)
