@@ -143,7 +143,7 @@ def killed(file: Path, store: Path) -> tuple[int, int]:
 def digest(asked: ahbm.Space, store: Path) -> str:
     """Of the table of a space and of the rows of its store."""
     table = ahbm.sweep(asked, store=store).csv()
-    lines = "\n".join(Store(store).rows().lines())
+    lines = "\n".join(Store(store).rows().csv().splitlines())
     return hashlib.sha256(f"{table}\n{lines}".encode()).hexdigest()[:16]
 
 

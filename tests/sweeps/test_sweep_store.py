@@ -77,7 +77,7 @@ def ran(store: str, stop: int | None = None) -> int:
 
 
 def exported(store: str) -> str:
-    return "\n".join(Store(store).rows().lines())
+    return "\n".join(Store(store).rows().csv().splitlines())
 
 
 @pytest.mark.slow
@@ -101,7 +101,7 @@ def test_rows_of_another_build_are_run_again_and_give_way(kind: str, monkeypatch
         monkeypatch.setattr(module, "build", lambda: "0.0.0+other")
     assert ran("s") == cases
     rows = Store("s").rows()
-    assert set(rows.values("version")) == {"0.0.0+other"} and len(rows) == cases
+    assert set(rows.column("version")) == {"0.0.0+other"} and len(rows) == cases
     assert len(Store("s").read(("key",))) == 2 * cases
 
 
@@ -130,7 +130,7 @@ def test_what_is_stored_is_not_run_again(kind: str) -> None:
     assert 0 < first < 72
     assert ran("s") == 72 - first
     assert ran("s") == 0
-    keys = Store("s").read(("key",)).values("key")
+    keys = Store("s").read(("key",)).column("key")
     assert len(keys) == len(set(keys)) == 72
 
 
@@ -340,7 +340,7 @@ def test_dask_runs_a_sweep_though_a_worker_is_killed() -> None:
         for _ in batches:
             pass
     assert ahbm.sweep(SPACE, store="s").csv() == plain
-    keys = Store("s").read(("key",)).values("key")
+    keys = Store("s").read(("key",)).column("key")
     assert len(keys) == len(set(keys)) == 72
 
 

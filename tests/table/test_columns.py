@@ -35,7 +35,7 @@ found = {
     "messages": report.messages,
     "row": table[0]["toy"],
     "csv": table.csv().splitlines()[0].split(",").count("toy"),
-    "stored": Store("rows").rows().values("toy"),
+    "stored": Store("rows").rows().column("toy"),
     "heading": [line.split()[-1] for line in heading(report)[-2:]],
     "printed": row(report).split()[-1],
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -31,15 +30,24 @@ that any algorithm could take, None where none is known."""
 AnyMachine = str | Path | Machine
 
 
-@dataclass(frozen=True, repr=False)
 class OracleTable(Rows):
     """A row for each machine, size and algorithm, in this order. The columns are `COLUMNS`."""
 
-    catalogue: Catalogue = field(compare=False)
-    machines: dict[str, Machine] = field(compare=False)
-    """By the names of the column `machine`."""
-    collective: str
-    dtype: str
+    def __init__(
+        self,
+        values: Sequence[Sequence[Any]],
+        catalogue: Catalogue,
+        machines: dict[str, Machine],
+        collective: str,
+        dtype: str,
+    ) -> None:
+        """machines: by the names of the column `machine`."""
+        super().__init__(COLUMNS, values)
+        self.catalogue, self.machines = catalogue, machines
+        self.collective, self.dtype = collective, dtype
+
+    def _facts(self) -> tuple[object, ...]:
+        return *super()._facts(), self.collective, self.dtype
 
     @cached_property
     def _times(self) -> dict[tuple[str, int], dict[str, int]]:
@@ -139,7 +147,7 @@ class OracleTable(Rows):
         keep = {(point.machine, point.nbytes) for point in self.points() if wanted(point)}
         rows = tuple(row for row in self.values if (row[0], row[3]) in keep)
         machines = {name: machine for name, machine in self.machines.items() if any(name == at for at, _ in keep)}
-        return OracleTable(self.columns, rows, self.catalogue, machines, self.collective, self.dtype)
+        return OracleTable(rows, self.catalogue, machines, self.collective, self.dtype)
 
     def regret(self, choose: Callable[[Point], str | None]) -> Regret:
         """What the choices of `choose` lose at every point for which it has one: time / the quickest time - 1.
@@ -232,4 +240,4 @@ class Oracle:
         order = {name: number for number, name in enumerate(self.machines)}
         values.sort(key=lambda row: (order[row[0]], row[3]))
         space = self._space
-        return OracleTable(COLUMNS, tuple(values), self.catalogue, self.machines, space.measured[0], str(space.dtypes))
+        return OracleTable(values, self.catalogue, self.machines, space.measured[0], str(space.dtypes))

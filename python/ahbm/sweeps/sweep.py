@@ -42,7 +42,6 @@ CONNECT_S = 5
 _SHOWN = ("bytes", "latency_ns", "busbw_gbs", "percent_of_bound", "wrong", "code")
 
 
-@dataclass(frozen=True, repr=False)
 class Table(Rows):
     """The cases of a sweep in the order of its space, however they were run.
 
@@ -50,9 +49,13 @@ class Table(Rows):
     each override that was varied; and `FAILED`.
     """
 
-    space: Space = field(compare=False)
-    notes: tuple[str, ...] = field(default=(), compare=False)
-    """Sizes that were asked for and cannot be divided, and those that ran in their place."""
+    def __init__(
+        self, columns: Sequence[str], values: Sequence[Sequence[Any]], space: Space, notes: Sequence[str] = ()
+    ) -> None:
+        super().__init__(columns, values)
+        self.space = space
+        self.notes = tuple(notes)
+        """Sizes that were asked for and cannot be divided, and those that ran in their place."""
 
     @cached_property
     def cells(self) -> tuple[Report | Refused, ...]:
@@ -335,7 +338,7 @@ def _stored(store: Store, wanted: set[str]) -> dict[str, Row]:
     if not wanted:
         return {}
     found = store.rows()
-    at = [number for number, key in enumerate(found.values("key")) if key in wanted]
+    at = [number for number, key in enumerate(found.column("key")) if key in wanted]
     return {row["key"]: tuple(row[name] for name in NAMES) for row in found.take(at)}
 
 
