@@ -45,17 +45,16 @@ _SHOWN = ("bytes", "latency_ns", "busbw_gbs", "percent_of_bound", "wrong", "code
 class Table(Rows):
     """The cases of a sweep in the order of its space, however they were run.
 
-    A row has the columns `COLUMNS` (units as in `Report`); `seed` and `job` where there are several; one column for
-    each override that was varied; and `FAILED`.
+    `columns`: `COLUMNS` (units as in `Report`); `seed` and `job` where there are several; one column for each override
+    that was varied; and `FAILED`. `space`: what was asked for. `notes`: sizes that were asked for and cannot be divided,
+    and those that ran in their place.
     """
 
     def __init__(
         self, columns: Sequence[str], values: Sequence[Sequence[Any]], space: Space, notes: Sequence[str] = ()
     ) -> None:
         super().__init__(columns, values)
-        self.space = space
-        self.notes = tuple(notes)
-        """Sizes that were asked for and cannot be divided, and those that ran in their place."""
+        self.space, self.notes = space, tuple(notes)
 
     @cached_property
     def cells(self) -> tuple[Report | Refused, ...]:
