@@ -25,15 +25,12 @@ from ahbm.errors import AhbmError, TopologyError
 from ahbm.selectors.loading import contents
 from ahbm.sweeps.build import build
 from ahbm.table.cases import Case, Sweep
-from ahbm.table.ladder import schedules
+from ahbm.table.ladder import with_schedules
 from ahbm.table.processes import KEPT, Places
 from ahbm.table.running import outcome
 
 if TYPE_CHECKING:
     from ahbm.sweeps.space import Point, Space
-
-SYNTH = "synth:"
-"""Before the method of a synthesized schedule that is an algorithm of a sweep."""
 
 
 def plan(space: Space, places: Places, *, mixed: bool = False) -> Iterator[Case]:
@@ -66,10 +63,7 @@ def _cases(
     space: Space, names_varied: Sequence[str], places: Places, at: int, mixed: int
 ) -> Generator[Case, None, int]:
     names, given = space.named()
-    methods = [name.removeprefix(SYNTH) for name in names if name and name.startswith(SYNTH)]
-    synthesized, entries = schedules(methods)
-    by_name = {f"{SYNTH}{method}": name for method, name in zip(methods, synthesized, strict=True)}
-    algorithms = tuple(by_name.get(name, name) for name in names if name is not None)
+    algorithms, entries = with_schedules([name for name in names if name is not None])
     # A row says whether a result that was to be checked is right: where this cannot be decided without data, data move.
     # Checks that there are not are refused by each case.
     checks = set[str]() if isinstance(space.check, bool) else outcome(lambda: parse(str(space.check)))

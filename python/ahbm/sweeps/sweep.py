@@ -46,8 +46,8 @@ class Table(Rows):
     """The cases of a sweep in the order of its space, however they were run.
 
     `columns`: `COLUMNS` (units as in `Report`); `seed` and `job` where there are several; one column for each override
-    that was varied; and `FAILED`. `space`: what was asked for. `notes`: sizes that were asked for and cannot be divided,
-    and those that ran in their place.
+    that was varied; and `FAILED`. `space`: what was asked for. `notes`: sizes that were asked for and cannot be
+    divided, and those that ran in their place.
     """
 
     def __init__(

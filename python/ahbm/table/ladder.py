@@ -30,6 +30,9 @@ from ahbm.source.synth import Synth, SynthAlgorithm
 from ahbm.table.cases import Case, Refused, Sweep
 from ahbm.table.running import ran
 
+SYNTH = "synth:"
+"""Before the method of a synthesized schedule that is named as an algorithm."""
+
 
 @dataclass(frozen=True)
 class Rung:
@@ -274,6 +277,17 @@ def schedules(methods: Sequence[str], chunks: int = 1, seed: int = 0) -> tuple[t
     keys: dict[str, object] = {}
     for name, synth in found.items():
         keys |= entry_overrides(name, {f"synth.{key}": value for key, value in vars(synth).items()})
+    return tuple(found), keys
+
+
+def with_schedules(names: Sequence[str]) -> tuple[tuple[str, ...], dict[str, object]]:
+    """Algorithms with schedules, `synth:METHOD`, under names of ccl.yaml; and the overrides that give it these."""
+    found: list[str] = []
+    keys: dict[str, object] = {}
+    for name in names:
+        made, entries = schedules([name.removeprefix(SYNTH)]) if name.startswith(SYNTH) else ((name,), {})
+        found += made
+        keys |= entries
     return tuple(found), keys
 
 
