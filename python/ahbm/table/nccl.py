@@ -47,6 +47,7 @@ def _checked(sweep: Sweep) -> str:
 
 
 HEADLINE = f"#{'':>57}{'in-place':^31}{'bound':>18}".rstrip()
+"""Above the names of the columns: which of them are of the run, and which of its bound."""
 
 
 def columns(cell: Report | Refused, settings: Sequence[str] = ()) -> list[str]:
