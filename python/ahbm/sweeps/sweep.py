@@ -50,6 +50,7 @@ class Table(Rows):
     divided, and those that ran in their place.
     """
 
+    @checked
     def __init__(
         self, columns: Sequence[str], values: Sequence[Sequence[Any]], space: Space, notes: Sequence[str] = ()
     ) -> None:

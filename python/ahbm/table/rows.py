@@ -50,6 +50,7 @@ class Rows:
         column = self._by_name[name]
         return column if isinstance(column, list) else list(column.to_pylist())
 
+    @checked
     def refuse_unknown(self, names: Sequence[str]) -> None:
         """Raises ConfigError (AHBM-C187) for a name of no column."""
         for name in names:
@@ -75,6 +76,7 @@ class Rows:
     def __getitem__(self, index: int) -> dict[str, Any]:
         return {name: self.column(name)[index] for name in self.columns}
 
+    @checked
     def numbers(self, name: str) -> NDArray[np.float64]:
         """A column as numbers, NaN where a row has none. Raises ConfigError (AHBM-C187) for other columns."""
         self.refuse_unknown([name])
@@ -88,6 +90,7 @@ class Rows:
             raise ConfigError("AHBM-C187", f"the column {name} does not hold numbers") from error
         return np.asarray(found, dtype=np.float64)
 
+    @checked
     def classes(self, name: str) -> tuple[NDArray[np.int64], list[Any]]:
         """A column as numbers of its different values, and the values."""
         self.refuse_unknown([name])
@@ -102,6 +105,7 @@ class Rows:
         codes = [chunk.indices.cast("int64") for chunk in chunks]
         return _joined(codes, np.int64, len(found)), [*found, *([None] if column.null_count else [])]
 
+    @checked
     def take(self, rows: NDArray[np.int64] | Sequence[int]) -> list[dict[str, Any]]:
         """Some rows, as dicts."""
         found, places = {}, np.asarray(rows, dtype=np.int64)
@@ -111,6 +115,7 @@ class Rows:
             found[name] = picked
         return [dict(zip(self.columns, values, strict=True)) for values in zip(*found.values(), strict=True)]
 
+    @checked
     def at(self, rows: NDArray[np.int64]) -> Rows:
         """Some rows, in this order."""
         found: dict[str, Any] = {}
