@@ -188,7 +188,7 @@ class Store:
         kept = kept[np.lexsort((at[kept], rank[kept]))]
         # A case that this build has run is not what others made of it.
         place = rank[kept] * (at.max(initial=0) + 1) + at[kept]
-        return kept[~(other[kept] & np.isin(place, place[~other[kept]]))]
+        return np.asarray(kept[~(other[kept] & np.isin(place, place[~other[kept]]))], dtype=np.int64)
 
     def _about(self, name: str) -> str:
         try:
@@ -217,7 +217,7 @@ class Store:
 def _proof(rows: Rows) -> NDArray[np.bool_]:
     """Which rows will be the same on every day."""
     codes, values = rows.classes("code")
-    return np.array([value not in NO_PROOF for value in values], dtype=bool)[codes]
+    return np.asarray(np.array([value not in NO_PROOF for value in values], dtype=bool)[codes], dtype=bool)
 
 
 def _all_differ(numbers: NDArray[np.float64]) -> bool:
