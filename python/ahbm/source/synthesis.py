@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ahbm._core import Machine, Memory, Plan, Program, Schedule, expected
+from ahbm._core import CallCosts, Machine, Memory, Plan, Program, Schedule, expected
 from ahbm.base import html
 from ahbm.base.arguments import checked, whole
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.elements import COMBINE, element
 from ahbm.base.words import NOT_TIGHTEST
-from ahbm.config.protocols import spoken, usable
+from ahbm.config.protocols import usable
 from ahbm.config.reading import MSCCLPP
 from ahbm.config.topology import load_machine
 from ahbm.errors import ConfigError, UnsupportedError
@@ -242,7 +242,7 @@ class Synthesis:
         """
         seed = whole("seed", seed, 0, 2**64 - 1)
         _, buffers, outputs = self._lowered
-        protocol, program = self._spoken()
+        protocol, program = self._with_protocol()
         timeline = program.simulate(record=data)
         wrong = None
         if data:
@@ -259,10 +259,11 @@ class Synthesis:
                 wrong += int(np.count_nonzero(found[where] != wanted))
         return Executed(timeline.latency_ps, timeline.messages, wrong, protocol)
 
-    def _spoken(self) -> tuple[str, Program]:
+    def _with_protocol(self) -> tuple[str, Program]:
         """The protocol that is quickest for the size, "" for none to choose, and the program on the machine with it."""
         names = [each.name for each in usable(self.machine, self.nbytes, len(self.ranks))]
-        found = [(name, self.program.on(spoken(self.machine, name, self.nbytes))) for name in names]
+        priced = [(name, self.machine.with_costs(CallCosts(name, self.nbytes))) for name in names]
+        found = [(name, self.program.on(machine)) for name, machine in priced]
         if len(found) < 2:
             return found[0] if found else ("", self.program)
         return min(found, key=lambda each: each[1].simulate(record=False).latency_ps)
