@@ -45,7 +45,7 @@ pub struct Machine {
     tcm_bytes: u64,
     hbm_bytes: u64,
     sram_bytes: u64,
-    canonical: String,
+    canonical: Arc<str>,
     pub(crate) roofline: Roofline,
     pub(crate) sheet: [Option<String>; 2],
     pub(crate) computes: bool,
@@ -61,7 +61,7 @@ pub struct Machine {
     ranges: Arc<[(String, u32, u64, u64)]>,
     /// As [`Costs`] has it without a call.
     math_bytes_per_ns: u64,
-    call: CallCosts,
+    call: Arc<CallCosts>,
 }
 
 /// A directed link between two SIPs.
@@ -175,7 +175,7 @@ impl Machine {
             sfr,
             sips,
             cube,
-            canonical,
+            canonical: canonical.into(),
             roofline: Roofline::new(declared, sfr_pes),
             sheet: [&declared.pe.roofline.accelerator, &declared.pe.roofline.source]
                 .map(|told| told.as_ref().map(|told| told.0.clone())),
@@ -191,14 +191,14 @@ impl Machine {
             library: declared.library.library().into(),
             bands: declared.calibration.as_ref().map(|checked| checked.0.bands().into()),
             ranges: declared.calibration.as_ref().map_or_else(Vec::new, |checked| checked.0.ranges()).into(),
-            call: CallCosts::default(),
+            call: Arc::default(),
         };
-        machine.set_costs(CallCosts::default());
+        machine.set_costs(Arc::default());
         machine
     }
 
     /// Sets what depends on the call.
-    pub(crate) fn set_costs(&mut self, call: CallCosts) {
+    pub(crate) fn set_costs(&mut self, call: Arc<CallCosts>) {
         let name = self.protocol.as_ref().or(call.protocol.as_ref());
         let protocol = name.and_then(|name| self.protocols.iter().find(|(own, _)| own == name));
         let protocol = protocol.map(|(_, protocol)| protocol.of_call(&call));
@@ -216,7 +216,7 @@ impl Machine {
 
     /// The protocol of the call, by name and as the call has it: the machine's for all runs, else the call's own.
     pub fn protocol_of_call(&self) -> Option<(&str, &Protocol)> {
-        self.protocol.as_deref().or(self.call.protocol.as_deref()).zip(self.sips.carried.protocol.as_ref())
+        self.protocol.as_deref().or(self.call.protocol.as_deref()).zip(self.sips.carried.protocol.as_deref())
     }
 
     /// The algorithms of the communication library, by collective; a collective that it does not name is not there.
@@ -567,7 +567,7 @@ impl Machine {
             LinkChange::Instant => "instant",
         };
         machine.faults.change(link, change);
-        machine.canonical.push_str(&format!("{what} {}\n", self.link_name(link)));
+        machine.canonical = format!("{}{what} {}\n", self.canonical, self.link_name(link)).into();
         machine
     }
 

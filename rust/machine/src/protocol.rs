@@ -2,6 +2,7 @@
 
 use crate::{Machine, Ps, Rate};
 use ahbm_findings::Diagnostic;
+use std::sync::Arc;
 
 /// The least bandwidth that there is, in GB/s.
 const SLOWEST: f64 = 1e-6;
@@ -281,8 +282,8 @@ impl Interfaces {
 /// What the links between SIPs carry of a call's payload.
 #[derive(Debug, Clone)]
 pub(crate) struct Carried {
-    /// The protocol of the call.
-    pub(crate) protocol: Option<Protocol>,
+    /// The protocol as the call has it.
+    pub(crate) protocol: Option<Arc<Protocol>>,
     /// A link, where it has no bandwidth of its own.
     pub(crate) link: Rate,
     /// The way between a SIP and the spine.
@@ -293,6 +294,7 @@ pub(crate) struct Carried {
 
 impl Carried {
     pub(crate) fn new(wires: &Wires, protocol: Option<Protocol>, call: &CallCosts) -> Self {
+        let protocol = protocol.map(Arc::new);
         let link = wires.link;
         let Some(nodes) = &wires.nodes else {
             let link = protocol.as_ref().map_or(link, |protocol| protocol.on(link));
@@ -341,7 +343,7 @@ impl Machine {
             return Err(Diagnostic::new("AHBM-V125", format!("a call has protocol {name}, which the machine has not")));
         }
         let mut machine = self.clone();
-        machine.set_costs(call.clone());
+        machine.set_costs(Arc::new(call.clone()));
         Ok(machine)
     }
 
