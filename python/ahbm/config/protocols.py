@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ahbm._core import CallCosts, Machine, Protocol
+from ahbm._core import Machine, Protocol
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.config.settings import Settings
 from ahbm.errors import ConfigError
@@ -102,12 +102,27 @@ def _fitted(machine: Machine, name: str, ranks: int | None) -> Range:
     )
 
 
-class Crossing(NamedTuple):
-    """The network interfaces that messages of a call between nodes find: see `CallCosts`."""
+class CallCosts(NamedTuple):
+    """What the costs of a call depend on besides the machine: see `Machine.with_costs`."""
 
+    protocol: str | None = None
+    """Its protocol, where the machine has none for all runs."""
+    nbytes: int = 0
+    """Bytes of one rank's array, which bandwidths of protocols depend on; 0 where they are not known."""
+    channels: int | None = None
+    """Channels instead of those that the bytes fill, of protocols that have as many."""
+    math_per_ns: int | None = None
+    """f16 elements that the math engine processes per nanosecond; None: as the machine says."""
     interfaces: int | None = None
+    """Interfaces of a node that its messages between nodes are spread over; None for a call inside a node."""
     even: bool = False
+    """Whether all ranks send to all others: no switch reduces what crosses the interfaces."""
     part: tuple[int, int] = (1, 1)
+    """The part of an interface's bandwidth that it gets, as a fraction."""
+
+
+Crossing = tuple[int | None, bool, tuple[int, int]]
+"""`interfaces`, `even` and `part` of the costs of a call."""
 
 
 def crossing(
@@ -127,19 +142,19 @@ def crossing(
     each.
     """
     if not machine.striped:
-        return Crossing()
+        return None, False, (1, 1)
     size = machine.node_size
     nodes: dict[int, int] = {}
     for rank in ranks:
         nodes[rank // size] = nodes.get(rank // size, 0) + 1
     if len(nodes) < 2:
-        return Crossing()
+        return None, False, (1, 1)
     least = min(nodes.values())
     if explicit or collective in PAIRWISE or (collective == ALL_TO_ALL and least < size):
-        return Crossing(1)
+        return 1, False, (1, 1)
     if collective != ALL_TO_ALL:
-        return Crossing(least)
-    return Crossing(size, True, _balance(ranks, size, shares) if shares is not None else (1, 1))
+        return least, False, (1, 1)
+    return size, True, _balance(ranks, size, shares) if shares is not None else (1, 1)
 
 
 def _balance(ranks: Sequence[int], size: int, shares: Sequence[Sequence[int]]) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ahbm._core import CallCosts, Machine, Plan, Protocol
+from ahbm._core import Machine, Plan, Protocol
 from ahbm.base import layout as layouts
 from ahbm.base.arguments import checked, refused
 from ahbm.base.collectives import COLLECTIVES
@@ -22,7 +22,7 @@ from ahbm.base.quickest import quickest
 from ahbm.base.request import Request
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.config.ccl import CclConfig, split_overrides
-from ahbm.config.protocols import applied, chosen, crossing, forced, usable, used_with
+from ahbm.config.protocols import CallCosts, applied, chosen, crossing, forced, usable, used_with
 from ahbm.config.settings import Settings
 from ahbm.config.topology import load_machine
 from ahbm.core.buffers import check_buffers, check_request
@@ -405,7 +405,7 @@ class Emulator:
             assert refused is not None, "there is a protocol, so one of them was tried"
             raise refused
         note = f"protocol {best}" + (f", the quickest of {len(protocols)}" if len(protocols) > 1 else "")
-        return replace(found[best], notes=(*found[best].notes, note))
+        return replace(found[best], protocol=best, notes=(*found[best].notes, note))
 
     def costs(
         self,
@@ -429,7 +429,7 @@ class Emulator:
 
     def priced(self, costs: CallCosts) -> tuple[Machine, Limits]:
         """The machine as calls of these costs find it, and its bounds."""
-        if costs == self.machine.costs:
+        if costs == CallCosts():
             return self.machine, self.limits
         with self._lock:
             if costs not in self._priced:

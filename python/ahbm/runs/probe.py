@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ahbm._core import CallCosts, Machine, Program, ProgramBuilder
+from ahbm._core import Machine, Program, ProgramBuilder
+from ahbm.config.protocols import CallCosts
 from ahbm.config.settings import Queues
 
 SIZES = (4 << 10, 16 << 10, 32 << 10, 64 << 10, 256 << 10, 1 << 20)

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ahbm._core import CallCosts, Machine, Memory, Plan, Program, Schedule, expected
+from ahbm._core import Machine, Memory, Plan, Program, Schedule, expected
 from ahbm.base import html
 from ahbm.base.arguments import checked, whole
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.elements import COMBINE, element
 from ahbm.base.words import NOT_TIGHTEST
-from ahbm.config.protocols import usable
+from ahbm.config.protocols import CallCosts, usable
 from ahbm.config.reading import MSCCLPP
 from ahbm.config.topology import load_machine
 from ahbm.errors import ConfigError, UnsupportedError

@@ -340,7 +340,7 @@ impl Machine {
     pub fn with_costs(&self, call: &CallCosts) -> Result<Self, Diagnostic> {
         let known = |name: &String| self.protocols().iter().any(|(own, _)| own == name);
         if let Some(name) = call.protocol.as_ref().filter(|name| !known(name)) {
-            return Err(Diagnostic::new("AHBM-V125", format!("a call has protocol {name}, which the machine has not")));
+            return Err(Diagnostic::new("AHBM-V125", format!("a call has protocol {name}, which the machine does not have")));
         }
         let mut machine = self.clone();
         machine.set_costs(Arc::new(call.clone()));

@@ -73,7 +73,7 @@ mod _core {
     #[pymodule_export]
     use super::collectives::{collectives, expected, held};
     #[pymodule_export]
-    use super::costs::{CallCosts, Protocol};
+    use super::costs::Protocol;
     #[pymodule_export]
     use super::dsl::msccl::{MscclRecorder, chunk};
     #[pymodule_export]

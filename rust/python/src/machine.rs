@@ -1,6 +1,6 @@
 //! The machine a program runs on.
 
-use crate::costs::{CallCosts, Protocol};
+use crate::costs::{CostsRow, Protocol, costs as costs_of};
 use crate::errors;
 use crate::features::MachineFeatures;
 use crate::given::{Given, Wanted, given, wanted};
@@ -8,7 +8,7 @@ use crate::interrupt::interruptible;
 use crate::operand;
 use ahbm_emulator::training::{Lanes, Terms};
 use ahbm_findings::Diagnostic;
-use ahbm_machine::{Coord, DmaChannels, PeId};
+use ahbm_machine::{CallCosts, Coord, DmaChannels, PeId};
 use ahbm_synthesis::{Collective, least_by_io};
 use ahbm_views::features::Fingerprint;
 use ahbm_workload::{Arithmetic, Kernel};
@@ -65,7 +65,7 @@ type Arguments = (String, String, Vec<(String, String)>);
 
 impl Machine {
     /// The machine as the messages of a call find it.
-    fn under(&self, py: Python<'_>, call: &ahbm_machine::CallCosts) -> PyResult<Self> {
+    fn under(&self, py: Python<'_>, call: &CallCosts) -> PyResult<Self> {
         let inner = self.inner.with_costs(call).map_err(|finding| errors::raise_one(py, finding))?;
         Ok(Self { inner: Arc::new(inner), source: Arc::clone(&self.source) })
     }
@@ -224,7 +224,7 @@ impl Machine {
     /// The protocols of the communication library, in the order of the file.
     #[getter]
     fn protocols(&self) -> Vec<Protocol> {
-        self.inner.protocols().iter().map(Protocol::of).collect()
+        self.inner.protocols().iter().map(Protocol::new).collect()
     }
 
     /// The algorithms of the communication library by collective, in the order of the file.
@@ -295,15 +295,9 @@ impl Machine {
     ///
     /// n bytes of one rank's array get 1 / (1 + (ramp_bytes / n)^ramp_exponent) of a protocol's bandwidths. A protocol for
     /// all runs goes before that of the call. Raises `DataError` (AHBM-V125) for a protocol that the machine does not have.
-    fn with_costs(&self, py: Python<'_>, costs: Given<Bound<'_, CallCosts>>) -> PyResult<Self> {
+    fn with_costs(&self, py: Python<'_>, costs: Given<CostsRow>) -> PyResult<Self> {
         given!(costs);
-        self.under(py, &costs.get().inner)
-    }
-
-    /// The costs that `with_costs` was given; those of no call for other machines.
-    #[getter]
-    fn costs(&self) -> CallCosts {
-        CallCosts { inner: self.inner.call().clone() }
+        self.under(py, &costs_of(costs))
     }
 
     /// GB/s of payload that the protocol of a call or of all runs lets a link between SIPs carry, the way of a SIP between
@@ -330,13 +324,15 @@ impl Machine {
     /// Pickles and copies are made anew from the same text, and given the same costs.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
         let class = py.get_type::<Self>();
-        if *self.inner.call() == ahbm_machine::CallCosts::default() {
+        if *self.inner.call() == CallCosts::default() {
             let Source { text, origin, overrides } = &*self.source;
             let arguments: Arguments = (text.clone(), origin.clone(), overrides.clone());
             return Ok((class.getattr("from_yaml")?, arguments.into_pyobject(py)?));
         }
-        let plain = self.under(py, &ahbm_machine::CallCosts::default())?;
-        Ok((class.getattr("with_costs")?, (plain, self.costs()).into_pyobject(py)?))
+        let plain = self.under(py, &CallCosts::default())?;
+        let CallCosts { protocol, nbytes, channels, math_per_ns, interfaces, even, part } = self.inner.call().clone();
+        let row = (protocol, nbytes, channels, math_per_ns, interfaces, even, part);
+        Ok((class.getattr("with_costs")?, (plain, row).into_pyobject(py)?))
     }
 
     /// What a SIP computes a training job at.
