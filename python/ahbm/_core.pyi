@@ -47,6 +47,7 @@ __all__ = [
     "PlanBuilder",
     "Program",
     "ProgramBuilder",
+    "Protocol",
     "Recipe",
     "RecvFuture",
     "Ref",

@@ -407,6 +407,7 @@ class Emulator:
         note = f"protocol {best}" + (f", the quickest of {len(protocols)}" if len(protocols) > 1 else "")
         return replace(found[best], protocol=best, notes=(*found[best].notes, note))
 
+    @checked
     def costs(
         self,
         request: Request,
@@ -427,6 +428,7 @@ class Emulator:
             *crossing(self.machine, sips or request.ranks, request.collective, explicit, shares),
         )
 
+    @checked
     def priced(self, costs: CallCosts) -> tuple[Machine, Limits]:
         """The machine as calls of these costs find it, and its bounds."""
         if costs == CallCosts():

@@ -205,7 +205,7 @@ impl Machine {
         self.step_ps = protocol.as_ref().map_or(0, |of| of.step_ps);
         self.nic_step_ps = protocol.as_ref().filter(|_| self.topology == "nodes").and_then(|of| of.nic_step_ps);
         self.costs.math_bytes_per_ns = call.math_per_ns.map_or(self.math_bytes_per_ns, |each| each.saturating_mul(2));
-        self.sips.carried = Carried::new(&self.sips.wires, protocol, &call);
+        self.sips.carried = Carried::new(self.sips.link, self.sips.nodes.as_ref(), protocol, &call);
         self.call = call;
     }
 
@@ -418,7 +418,7 @@ impl Machine {
 
     /// Whether a library's collective is spread over the interfaces of its SIPs in a node of `topology: nodes`.
     pub fn striped(&self) -> bool {
-        self.sips.wires.nodes.as_ref().is_some_and(|nodes| nodes.spread)
+        self.sips.nodes.as_ref().is_some_and(|nodes| nodes.spread)
     }
 
     /// SIPs of a node of `topology: nodes`; 1 in other networks.

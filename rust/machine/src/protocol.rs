@@ -147,7 +147,14 @@ impl Protocol {
     /// The most that a link carries; `across`, inside a node of calls between nodes, whose messages wait for links and
     /// interfaces in turn: the slowest of them is what `max_gbs` was measured with.
     fn most_on(&self, link: Rate, across: Option<&Ways>) -> f64 {
-        across.map_or_else(|| self.rewired(self.max_gbs, self.wire, link, 1.0), |ways| self.between(link, ways))
+        let (Some(ways), Some(wire), Some(nic), None) = (across, self.wire, self.nic_wire, self.nic_gbs) else {
+            return self.rewired(self.max_gbs, self.wire, link, 1.0);
+        };
+        let all = |nic: Rate| Rate::from_gbs(nic.gbs() * ways.striped * ways.gain).unwrap_or(Rate::UNLIMITED);
+        if (wire, nic) == (link, ways.interface) {
+            return self.max_gbs;
+        }
+        self.rewired(self.max_gbs, Some(wire.slower(all(nic))), link.slower(all(ways.interface)), 1.0)
     }
 
     /// The payload that the way between a SIP and the spine carries, over some of the interfaces of a node; `across`: of
@@ -167,21 +174,9 @@ impl Protocol {
         let channels = self.channels.map_or(f64::INFINITY, |all| all.together());
         match (self.nic_gbs, across) {
             (Some(most), _) => (self.rewired(most, self.nic_wire, ways.interface, ways.gain) * ways.used).min(channels),
-            (None, Some(link)) => self.between(link, ways),
+            (None, Some(link)) => self.most_on(link, Some(ways)),
             (None, None) => self.rewired(self.max_gbs, self.nic_wire, ways.interface, ways.gain * ways.striped),
         }
-    }
-
-    /// `max_gbs` of calls between nodes.
-    fn between(&self, link: Rate, ways: &Ways) -> f64 {
-        let (Some(wire), Some(nic), None) = (self.wire, self.nic_wire, self.nic_gbs) else {
-            return self.rewired(self.max_gbs, self.wire, link, 1.0);
-        };
-        let all = |nic: Rate| Rate::from_gbs(nic.gbs() * ways.striped * ways.gain).unwrap_or(Rate::UNLIMITED);
-        if (wire, nic) == (link, ways.interface) {
-            return self.max_gbs;
-        }
-        self.rewired(self.max_gbs, Some(wire.slower(all(nic))), link.slower(all(ways.interface)), 1.0)
     }
 
     /// The most that the interfaces of a node of so many SIPs carry for all of them.
@@ -205,11 +200,6 @@ impl Protocol {
     fn bounded(&self, rate: Rate, most: f64) -> Rate {
         let gbs = (rate.gbs() * self.efficiency).min(most);
         if gbs < rate.gbs() { Rate::from_gbs(gbs.max(SLOWEST)).unwrap_or(rate) } else { rate }
-    }
-
-    /// What is `most` of a wire of so many GB/s, where the wire has more than `alike` times as much payload.
-    fn less(&self, most: f64, gbs: f64, alike: f64) -> Option<f64> {
-        (most < alike * gbs * self.efficiency).then_some(most)
     }
 }
 
@@ -238,15 +228,6 @@ impl Ways {
         let gain = if self.used < self.striped { 1.0 } else { self.gain };
         Rate::from_gbs(self.interface.gbs() * interfaces * gain).unwrap_or(Rate::UNLIMITED)
     }
-}
-
-/// The wires between SIPs, as the machine declares them.
-#[derive(Debug, Clone)]
-pub(crate) struct Wires {
-    /// A link, where it has no bandwidth of its own.
-    pub(crate) link: Rate,
-    /// The interfaces of `topology: nodes`.
-    pub(crate) nodes: Option<Interfaces>,
 }
 
 /// The interfaces of a node of `topology: nodes`.
@@ -293,10 +274,10 @@ pub(crate) struct Carried {
 }
 
 impl Carried {
-    pub(crate) fn new(wires: &Wires, protocol: Option<Protocol>, call: &CallCosts) -> Self {
+    /// Of links of one bandwidth, and of the interfaces of nodes where there are any.
+    pub(crate) fn new(link: Rate, nodes: Option<&Interfaces>, protocol: Option<Protocol>, call: &CallCosts) -> Self {
         let protocol = protocol.map(Arc::new);
-        let link = wires.link;
-        let Some(nodes) = &wires.nodes else {
+        let Some(nodes) = nodes else {
             let link = protocol.as_ref().map_or(link, |protocol| protocol.on(link));
             return Self { protocol, link, way: Rate::UNLIMITED, spine: Rate::UNLIMITED };
         };
@@ -321,16 +302,9 @@ impl Carried {
     }
 }
 
-/// GB/s of payload that a protocol lets links between SIPs carry; none where the links themselves have no more.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Caps {
-    /// Of a link.
-    pub link: Option<f64>,
-    /// Of the way of a SIP between nodes of `topology: nodes`.
-    pub way: Option<f64>,
-    /// Of all ways of a node together.
-    pub spine: Option<f64>,
-}
+/// GB/s of payload that a protocol lets a link between SIPs carry, the way of a SIP between nodes of `topology: nodes`, and
+/// all ways of a node together; none where the wires themselves have no more.
+pub type Caps = (Option<f64>, Option<f64>, Option<f64>);
 
 impl Machine {
     /// The machine as the messages of a call find it; its own network and parameters stay.
@@ -340,7 +314,10 @@ impl Machine {
     pub fn with_costs(&self, call: &CallCosts) -> Result<Self, Diagnostic> {
         let known = |name: &String| self.protocols().iter().any(|(own, _)| own == name);
         if let Some(name) = call.protocol.as_ref().filter(|name| !known(name)) {
-            return Err(Diagnostic::new("AHBM-V125", format!("a call has protocol {name}, which the machine does not have")));
+            return Err(Diagnostic::new(
+                "AHBM-V125",
+                format!("a call has protocol {name}, which the machine does not have"),
+            ));
         }
         let mut machine = self.clone();
         machine.set_costs(Arc::new(call.clone()));
@@ -350,19 +327,19 @@ impl Machine {
     /// Where the protocol of the call limits, so that more bandwidth of the machine between SIPs changes nothing, or less
     /// than it could; none without a protocol. Bandwidths are alike up to the factor `alike`.
     pub fn caps(&self, alike: f64) -> Option<Caps> {
-        let (wires, protocol) = (&self.sips.wires, self.sips.carried.protocol.as_ref()?);
-        let slowest = self.sips.slowest();
-        let ways = wires.nodes.as_ref().map(|nodes| (nodes, nodes.ways(self.call())));
-        let across = self.call().interfaces.is_some();
-        let most = protocol.most_on(slowest, ways.as_ref().filter(|_| across).map(|(_, ways)| ways));
-        let link = protocol.less(most, slowest.gbs(), alike);
-        let Some((nodes, ways)) = ways else { return Some(Caps { link, way: None, spine: None }) };
+        let (sips, call) = (&self.sips, self.call());
+        let (protocol, slowest, across) = (sips.carried.protocol.as_ref()?, sips.slowest(), call.interfaces.is_some());
+        let less = |most: f64, rate: Rate| (most < alike * rate.gbs() * protocol.efficiency).then_some(most);
+        let Some(nodes) = &sips.nodes else {
+            return Some((less(protocol.most_on(slowest, None), slowest), None, None));
+        };
+        let ways = nodes.ways(call);
         let most = protocol.most_on_way(&ways, across.then_some(slowest));
         let node = protocol.most_on_node(&ways, f64::from(nodes.size));
-        Some(Caps {
-            link,
-            way: protocol.less(most, ways.way().gbs(), alike),
-            spine: node.and_then(|most| protocol.less(most, nodes.together(&ways).gbs(), alike)),
-        })
+        Some((
+            less(protocol.most_on(slowest, across.then_some(&ways)), slowest),
+            less(most, ways.way()),
+            node.and_then(|most| less(most, nodes.together(&ways))),
+        ))
     }
 }

@@ -3,7 +3,7 @@
 //! Two SIPs that are neighbours in two ways (a wrapped dimension of extent 2) share one pair of links.
 
 use crate::custom::{Custom, CustomEdge, Wire};
-use crate::protocol::{Carried, Wires};
+use crate::protocol::{Carried, Interfaces};
 use crate::{Ps, Rate};
 use std::ops::Range;
 
@@ -11,7 +11,10 @@ use std::ops::Range;
 #[derive(Debug, Clone)]
 pub(crate) struct SipLinks {
     pub(crate) sips: u32,
-    pub(crate) wires: Wires,
+    /// Bandwidth of a link, where it has none of its own.
+    pub(crate) link: Rate,
+    /// The interfaces of `topology: nodes`.
+    pub(crate) nodes: Option<Interfaces>,
     /// What they carry of the payload of a call.
     pub(crate) carried: Carried,
     pub(crate) latency_ps: Ps,
@@ -225,8 +228,8 @@ impl SipLinks {
 
     /// The least bandwidth that a link between SIPs declares.
     pub(crate) fn slowest(&self) -> Rate {
-        let Shape::Custom(custom) = &self.shape else { return self.wires.link };
-        custom.edges.iter().fold(self.wires.link, |slowest, edge| match edge.wire {
+        let Shape::Custom(custom) = &self.shape else { return self.link };
+        custom.edges.iter().fold(self.link, |slowest, edge| match edge.wire {
             Wire::Own(rate) => slowest.slower(rate),
             _ => slowest,
         })

@@ -3,7 +3,7 @@
 use crate::cube_links::CubeLinks;
 use crate::custom::{Custom, CustomEdge, Wire};
 use crate::declared::{Gbs, Kind, Names, Reader, Sips, Topology, shorten};
-use crate::protocol::{Carried, Interfaces, Wires};
+use crate::protocol::{Carried, Interfaces};
 use crate::sip_links::{Reducer, Shape, SipLinks};
 use crate::{CallCosts, Rate, Sfr, SipNetwork, ns_to_ps};
 use ahbm_findings::suggestion;
@@ -73,11 +73,12 @@ pub(crate) fn validate(declared: &Topology, reader: &mut Reader<'_>) -> Option<V
     {
         reader.push(finding);
     }
-    let wires = wires(sips);
+    let (link, nodes) = (sips.link.bandwidth_gbs.rate, interfaces(sips));
     let sips = SipLinks {
         sips: sips.count.0,
-        carried: Carried::new(&wires, None, &CallCosts::default()),
-        wires,
+        carried: Carried::new(link, nodes.as_ref(), None, &CallCosts::default()),
+        link,
+        nodes,
         latency_ps: sips.link.latency_ns.0,
         switch_ps: sips.switch.latency_ns.0,
         reducers: reducers(sips),
@@ -87,17 +88,16 @@ pub(crate) fn validate(declared: &Topology, reader: &mut Reader<'_>) -> Option<V
     Some(Validated { sfr, sips, cube, hbm_bytes })
 }
 
-/// The wires between SIPs.
-fn wires(sips: &Sips) -> Wires {
+/// The interfaces of `topology: nodes`.
+fn interfaces(sips: &Sips) -> Option<Interfaces> {
     let keys = sips.nodes.clone().unwrap_or_default();
-    let interfaces = Interfaces {
+    (sips.topology == Kind::Nodes).then(|| Interfaces {
         size: keys.size.0,
         gbs: keys.nic_gbs.gbs(),
         spread: keys.striped == Some(true),
         gain: keys.striped_gain.map_or(1.0, |gain| gain.0),
         taper: keys.taper.0,
-    };
-    Wires { link: sips.link.bandwidth_gbs.rate, nodes: (sips.topology == Kind::Nodes).then_some(interfaces) }
+    })
 }
 
 /// The switches that reduce: that of `topology: switch`, or those of the nodes and then the spine.

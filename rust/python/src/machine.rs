@@ -8,7 +8,7 @@ use crate::interrupt::interruptible;
 use crate::operand;
 use ahbm_emulator::training::{Lanes, Terms};
 use ahbm_findings::Diagnostic;
-use ahbm_machine::{CallCosts, Coord, DmaChannels, PeId};
+use ahbm_machine::{CallCosts, Caps, Coord, DmaChannels, PeId};
 use ahbm_synthesis::{Collective, least_by_io};
 use ahbm_views::features::Fingerprint;
 use ahbm_workload::{Arithmetic, Kernel};
@@ -56,9 +56,6 @@ struct Source {
 
 /// Collective, ranks, first and last size, mean and largest error in percent.
 type BandRow = (String, u32, u64, u64, f64, f64);
-
-/// Of a link, a way and a spine.
-pub(crate) type CapsRow = (Option<f64>, Option<f64>, Option<f64>);
 
 /// Text, origin and overrides, as `from_yaml` takes them.
 type Arguments = (String, String, Vec<(String, String)>);
@@ -303,9 +300,9 @@ impl Machine {
     /// GB/s of payload that the protocol of a call or of all runs lets a link between SIPs carry, the way of a SIP between
     /// nodes, and all ways of a node together; None where the wires themselves have no more than `alike` times as much, and
     /// without a protocol.
-    fn caps(&self, alike: Given<f64>) -> PyResult<Option<CapsRow>> {
+    fn caps(&self, alike: Given<f64>) -> PyResult<Option<Caps>> {
         given!(alike);
-        Ok(self.inner.caps(alike).map(|caps| (caps.link, caps.way, caps.spine)))
+        Ok(self.inner.caps(alike))
     }
 
     /// Whether a library's collective is spread over the interfaces of its SIPs in a node.

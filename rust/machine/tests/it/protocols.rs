@@ -356,10 +356,10 @@ proptest! {
             prop_assert_eq!(latency, wanted);
             prop_assert!((gbs / rate - 1.0).abs() < 1e-9, "{} {}", gbs, rate);
         }
-        prop_assert_eq!(called.caps(1.0).map(|caps| caps.link.is_some()), scaled.caps(1.0).map(|caps| caps.link.is_some()));
+        prop_assert_eq!(called.caps(1.0).map(|caps| caps.0.is_some()), scaled.caps(1.0).map(|caps| caps.0.is_some()));
         // What caps say is what the links carry.
         let caps = called.caps(1.0).unwrap();
-        prop_assert!(caps.link.is_none_or(|gbs| (way(&called, 0, 1).1 / gbs - 1.0).abs() < 1e-6));
+        prop_assert!(caps.0.is_none_or(|gbs| (way(&called, 0, 1).1 / gbs - 1.0).abs() < 1e-6));
     }
 
     /// No protocol makes a link faster than it is.
