@@ -31,16 +31,7 @@ __all__ = [
     "Memory",
     "MemoryRef",
     "MscclRecorder",
-    "MscclppBuffer",
-    "MscclppChunk",
-    "MscclppMemoryChannel",
-    "MscclppPortChannel",
     "MscclppProgram",
-    "MscclppRank",
-    "MscclppSemaphore",
-    "MscclppSwitchChannel",
-    "MscclppSwitchRank",
-    "MscclppThreadBlockGroup",
     "Neighbour",
     "Peer",
     "Plan",
@@ -68,6 +59,7 @@ __all__ = [
     "held",
     "is_pytorch_trace",
     "msccl_chunk",
+    "mscclpp_statement",
     "plan_files",
     "plan_formats",
     "plan_limits",
@@ -800,8 +792,6 @@ class Schedule:
     @property
     def cut(self) -> tuple[list[list[int]], float, int, int]: ...
     @property
-    def engines(self) -> int: ...
-    @property
     def ends(self) -> int: ...
     @property
     def bound_ms(self) -> float: ...
@@ -809,7 +799,6 @@ class Schedule:
     def synthesis_ms(self) -> float: ...
     def __len__(self) -> int: ...
     def transfers(self) -> list[tuple[int, int, int, bool, int]]: ...
-    def program(self, dtype: str, op: str) -> tuple[Program, list[int], list[int]]: ...
     def even(self, path: str | PathLike[str] | None = None) -> Schedule: ...
     def places(self) -> list[int]: ...
     def plan(self) -> Plan: ...
@@ -1220,249 +1209,10 @@ def expected(
     *,
     rank: int | None = None,
 ) -> list[_Run]: ...
+def mscclpp_statement() -> str: ...
 def codes() -> list[tuple[str, str, str, str]]: ...
 def plan_formats() -> list[tuple[str, str]]: ...
 def plan_limits() -> list[tuple[str, int]]: ...
-
-@final
-class MscclppChunk:
-    def __new__(cls, rank: int, buffer: Any, index: int, size: int) -> MscclppChunk: ...
-    @property
-    def rank(self) -> int: ...
-    @property
-    def buffer(self) -> Any: ...
-    @property
-    def index(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    def __eq__(self, other: object, /) -> bool: ...
-    def __ne__(self, other: object, /) -> bool: ...
-    def __hash__(self, /) -> int: ...
-
-@disjoint_base
-class MscclppBuffer:
-    def __new__(cls, rank: int, buffer_type: Any, offset: int, size: int) -> Self: ...
-    @property
-    def rank(self) -> int: ...
-    @property
-    def buffer_type(self) -> Any: ...
-    @property
-    def offset(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    def __getitem__(self, key: slice, /) -> MscclppChunk: ...
-
-@disjoint_base
-class MscclppThreadBlockGroup:
-    def __new__(cls, tb_list: Sequence[int]) -> Self: ...
-    @property
-    def tb_list(self) -> list[int]: ...
-    def numtb(self) -> int: ...
-    def get_internal_id(self, tb: int) -> int: ...
-
-@disjoint_base
-class MscclppRank:
-    def __new__(cls, rank: int) -> Self: ...
-    @property
-    def rank(self) -> int: ...
-    def get_input_buffer(self) -> MscclppBuffer: ...
-    def get_output_buffer(self) -> MscclppBuffer: ...
-    def copy(
-        self,
-        dst_chunk: MscclppChunk,
-        src_chunk: MscclppChunk,
-        tb: int | None = None,
-        tb_group: MscclppThreadBlockGroup | None = None,
-        **older: Any,
-    ) -> None: ...
-    def copy_packets(
-        self,
-        dst_chunk: MscclppChunk,
-        src_chunk: MscclppChunk,
-        tb: int | None = None,
-        tb_group: MscclppThreadBlockGroup | None = None,
-        **older: Any,
-    ) -> None: ...
-    def unpack_packets(
-        self,
-        dst_chunk: MscclppChunk,
-        src_chunk: MscclppChunk,
-        tb: int | None = None,
-        tb_group: MscclppThreadBlockGroup | None = None,
-        **older: Any,
-    ) -> None: ...
-    def reduce(
-        self,
-        src_chunk: MscclppChunk,
-        other_chunks: Sequence[MscclppChunk] | MscclppChunk,
-        tb: int | None = None,
-        tb_group: MscclppThreadBlockGroup | None = None,
-        dst_chunk: MscclppChunk | None = None,
-        reduce_op: Any = ...,
-        packet: bool = False,
-        **older: Any,
-    ) -> None: ...
-    def barrier(self, tb_list: Sequence[int]) -> None: ...
-
-@disjoint_base
-class MscclppSemaphore:
-    def __new__(cls, rank: int, initial_value: int) -> Self: ...
-    @property
-    def rank(self) -> int: ...
-    @property
-    def id(self) -> int: ...
-    @property
-    def initial_value(self) -> int: ...
-    def acquire(self, tb: int, data_sync: Any = ..., **older: Any) -> None: ...
-    def release(self, tb: int, data_sync: Any = ..., **older: Any) -> None: ...
-
-@disjoint_base
-class MscclppMemoryChannel:
-    def __new__(cls, dst_rank: int, src_rank: int) -> Self: ...
-    @property
-    def channel_id(self) -> int: ...
-    @property
-    def src_rank(self) -> int: ...
-    @property
-    def dst_rank(self) -> int: ...
-    def signal(self, tb: int, data_sync: Any = ..., relaxed: bool = False, **older: Any) -> None: ...
-    def wait(self, tb: int, data_sync: Any = ..., relaxed: bool = False, **older: Any) -> None: ...
-    def put(
-        self,
-        dst_chunk: MscclppChunk,
-        src_chunk: MscclppChunk,
-        tb: int | None = None,
-        tb_group: MscclppThreadBlockGroup | None = None,
-        **older: Any,
-    ) -> None: ...
-    def get(
-        self,
-        dst_chunk: MscclppChunk,
-        src_chunk: MscclppChunk,
-        tb: int | None = None,
-        tb_group: MscclppThreadBlockGroup | None = None,
-        **older: Any,
-    ) -> None: ...
-    def put_packets(
-        self,
-        dst_chunk: MscclppChunk,
-        src_chunk: MscclppChunk,
-        tb: int | None = None,
-        tb_group: MscclppThreadBlockGroup | None = None,
-        **older: Any,
-    ) -> None: ...
-    def read_put_packets(
-        self,
-        dst_chunk: MscclppChunk,
-        src_chunk: MscclppChunk,
-        tb: int | None = None,
-        tb_group: MscclppThreadBlockGroup | None = None,
-        **older: Any,
-    ) -> None: ...
-    def reduce(
-        self,
-        local_src_chunk: MscclppChunk,
-        remote_src_chunks: Sequence[MscclppChunk] | MscclppChunk,
-        tb: int | None = None,
-        tb_group: MscclppThreadBlockGroup | None = None,
-        local_dst_chunk: MscclppChunk | None = None,
-        reduce_op: Any = ...,
-        **older: Any,
-    ) -> None: ...
-
-@disjoint_base
-class MscclppPortChannel:
-    def __new__(cls, dst_rank: int, src_rank: int) -> Self: ...
-    @property
-    def channel_id(self) -> int: ...
-    @property
-    def src_rank(self) -> int: ...
-    @property
-    def dst_rank(self) -> int: ...
-    def signal(self, tb: int, data_sync: Any = ..., **older: Any) -> None: ...
-    def wait(self, tb: int, data_sync: Any = ..., **older: Any) -> None: ...
-    def flush(self, tb: int, data_sync: Any = ..., **older: Any) -> None: ...
-    def put(self, dst_chunk: MscclppChunk, src_chunk: MscclppChunk, tb: int, **older: Any) -> None: ...
-    def put_with_signal(self, dst_chunk: MscclppChunk, src_chunk: MscclppChunk, tb: int, **older: Any) -> None: ...
-    def put_with_signal_and_flush(
-        self, dst_chunk: MscclppChunk, src_chunk: MscclppChunk, tb: int, **older: Any
-    ) -> None: ...
-    def put_packets(
-        self,
-        dst_chunk: MscclppChunk,
-        src_chunk: MscclppChunk,
-        tb: int | None = None,
-        tb_group: MscclppThreadBlockGroup | None = None,
-        **older: Any,
-    ) -> None: ...
-    def read_put_packets(
-        self,
-        dst_chunk: MscclppChunk,
-        src_chunk: MscclppChunk,
-        tb: int | None = None,
-        tb_group: MscclppThreadBlockGroup | None = None,
-        **older: Any,
-    ) -> None: ...
-
-@disjoint_base
-class MscclppSwitchChannel:
-    def __new__(cls, rank_list: Sequence[int], buffer_type: Any) -> Self: ...
-    @property
-    def rank_list(self) -> list[int]: ...
-    @property
-    def buffer_type(self) -> Any: ...
-    def at_rank(self, rank: int) -> MscclppSwitchRank: ...
-
-@final
-class MscclppSwitchRank:
-    @property
-    def rank(self) -> int: ...
-    def reduce(
-        self,
-        buffer_offset: int,
-        size: int,
-        dst_chunk: MscclppChunk,
-        tb: int | None = None,
-        reduce_op: Any = ...,
-        tb_group: MscclppThreadBlockGroup | None = None,
-        **older: Any,
-    ) -> None: ...
-    def broadcast(
-        self,
-        src_chunk: MscclppChunk,
-        buffer_offset: int,
-        size: int,
-        tb: int | None = None,
-        tb_group: MscclppThreadBlockGroup | None = None,
-        **older: Any,
-    ) -> None: ...
-    def broadcast_packets(
-        self,
-        src_chunk: MscclppChunk,
-        buffer_offset: int,
-        size: int,
-        tb: int | None = None,
-        tb_group: MscclppThreadBlockGroup | None = None,
-        **older: Any,
-    ) -> None: ...
-    def group_load_reduce(
-        self,
-        buffer_offset: int,
-        size: int,
-        dst_chunk: MscclppChunk,
-        tb: int | None = None,
-        tb_group: MscclppThreadBlockGroup | None = None,
-        **older: Any,
-    ) -> None: ...
-    def group_store(
-        self,
-        src_chunk: MscclppChunk,
-        buffer_offset: int,
-        size: int,
-        tb: int | None = None,
-        tb_group: MscclppThreadBlockGroup | None = None,
-        **older: Any,
-    ) -> None: ...
 
 @final
 class MscclppProgram:
@@ -1492,9 +1242,18 @@ class MscclppProgram:
     def plan(self) -> Plan: ...
     def count_signals(self) -> None: ...
     def close(self) -> None: ...
-    def enter_loop(self, unit: int, num_chunks: int) -> None: ...
     def leave_loop(self) -> None: ...
-    def scratch(self, rank: int, size: int) -> tuple[int, int, int]: ...
+    def rank(self, rank: int) -> tuple[int, int, int]: ...
+    def make(self, kind: str, numbers: Sequence[int]) -> list[int]: ...
+    def statement(
+        self,
+        kind: str,
+        at: Sequence[int],
+        workers: int | Sequence[int] | None,
+        pieces: Sequence[tuple[int, int, int, int, int]],
+        sync: int,
+        function: int,
+    ) -> None: ...
     def older(self, name: str, now: str) -> None: ...
 
 _Four: TypeAlias = tuple[int, int, int, int]

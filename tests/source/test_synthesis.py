@@ -13,6 +13,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+import ahbm
 from ahbm._core import Schedule
 from ahbm.base import packaged
 from ahbm.cli import app
@@ -53,9 +54,9 @@ def network(name: str, sips: int) -> dict[str, object]:
 )
 @pytest.mark.parametrize("collective", COLLECTIVES)
 def test_the_emulator_agrees_and_so_does_numpy(collective: str, topology: str) -> None:
-    found = synthesize(collective, topology=topology, overrides=LINKS, chunk_bytes=4096, chunks=2, dtype="f32", root=3)
+    found = synthesize(collective, topology=topology, chunk_bytes=4096, chunks=2, dtype="f32", root=3)
     ran = found.run()
-    assert found.matches
+    assert found.matches and not found.mismatch
     assert (ran.time_ps, ran.wrong) == (found.schedule.time_ps, 0)
     assert found.schedule.time_ps >= found.schedule.bound_ps
 
@@ -182,11 +183,35 @@ def test_some_of_the_npus(collective: str, tmp_path: Path) -> None:
 def test_an_average_takes_the_time_of_a_sum(
     network: str, collective: str, dtype: str, members: tuple[int, ...]
 ) -> None:
-    arguments: dict[str, Any] = {"overrides": {"cube.pe_layout.pe_per_corner": 8}, "dtype": dtype, "members": members}
+    arguments: dict[str, Any] = {"dtype": dtype, "members": members}
     found = synthesize(collective, topology=network, size=48 << 8, root=1, op="avg", **arguments)
     ran = found.run()
     # Dividing takes no time where memory and math take none.
     assert (ran.time_ps, ran.wrong) == (found.schedule.time_ps, 0)
+
+
+@pytest.mark.parametrize(
+    ("topology", "overrides", "says"),
+    [
+        ("default", {"system.sips.count": 4}, ""),
+        ("npu_ring_8", {}, ""),
+        ("npu_ring_8", {"pe.dma.channels": 1}, "an NPU needs 4 DMA channels to keep all its links busy and has 1"),
+        ("npu_switch_8", {}, ""),
+        ("npu_switch_8", {"cube.pe_layout.pe_per_corner": 2}, "with one PE and has 2: --set cube.pe_layout.pe_per_c"),
+    ],
+)
+@pytest.mark.parametrize("collective", ["all_reduce", "all_to_all"])
+def test_a_schedule_takes_what_a_call_of_it_takes(
+    collective: str, topology: str, overrides: dict[str, object], says: str, tmp_path: Path
+) -> None:
+    """On PEs that cost something, too, and where a schedule cannot be kept."""
+    ccl = tmp_path / "ccl.yaml"
+    ccl.write_text("defaults: {algorithm: mine}\nalgorithms: {mine: {synth: {method: direct}}}\n", encoding="utf-8")
+    found = synthesize(collective, topology=topology, overrides=overrides, size=1 << 16, method="direct")
+    call = ahbm.run(collective, "mine", topology=topology, overrides=overrides, bytes_per_rank=1 << 16, ccl=ccl)
+    assert found.run().time_ps == call.latency_ns * 1000
+    assert found.run().wrong == 0
+    assert says in found.mismatch if says else not found.mismatch
 
 
 def test_what_cannot_be_synthesized() -> None:

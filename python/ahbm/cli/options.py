@@ -336,7 +336,7 @@ class Asked(Recorded, Files, Terms):
         """The options as `ahbm.open` takes them. Raises ConfigError for values that are none."""
         from ahbm.job.reading import parse_factor
         from ahbm.runs.bench import parse_dtype, parse_size
-        from ahbm.source.synth import WHOLE
+        from ahbm.source.synthesis import WHOLE
 
         largest = WHOLE if self.slice_bytes == "inf" else parse_size(self.slice_bytes) if self.slice_bytes else None
         return dict(

@@ -117,12 +117,7 @@ def synth(
             checked = "not checked" if ran.wrong is None else f"{ran.wrong} wrong"
             by = f", protocol {ran.protocol}" if ran.protocol else ""
             typer.echo(f"  emulated    {ran.time_ps / 1e6:,.3f} us, {ran.messages} messages, {checked}{by}")
-            if not found.matches:
-                typer.echo(
-                    f"  note        an NPU needs {found.schedule.engines} DMA channels to keep all its links busy and "
-                    f"has {found.channels}: --set pe.dma.channels=per_link"
-                )
-        for note in idle:
+        for note in [*idle, *([found.mismatch] if ran is not None and found.mismatch else [])]:
             typer.echo(f"  note        {note}")
         for path in written:
             typer.echo(f"  written     {path}, for {found.nbytes} B")
@@ -132,7 +127,7 @@ def synth(
             command += [text for key, value in options.items() if value is not None for text in (key, str(value))]
             if output.suffix != MSCCLPP:
                 command += ["--slots", "inf", "--slice", "inf"]
-            pes = [] if found.plan_matches else [found.to_match]
+            pes = [] if found.matches else [found.to_match]
             command += [text for setting in [*(place.settings or ()), *pes] for text in ("--set", setting)]
             typer.echo(f"  takes this  {shlex.join(command)}")
     if ran is not None and ran.wrong:

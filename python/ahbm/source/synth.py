@@ -15,14 +15,11 @@ from ahbm.config.checks import integer, mapping, text
 from ahbm.config.kinds import Kind
 from ahbm.errors import ConfigError, Site, UnsupportedError
 from ahbm.source.algorithm import Lowered
-from ahbm.source.plan import LOWERING, UNBOUNDED, PlanOptions, lower
-from ahbm.source.synthesis import METHODS, SYNTHESIZED, Synthesis, synthesize
+from ahbm.source.plan import LOWERING, PlanOptions, lower
+from ahbm.source.synthesis import METHODS, QUEUES, SYNTHESIZED, WHOLE, Synthesis, synthesize
 
 if TYPE_CHECKING:
     from ahbm.config.settings import Settings
-
-WHOLE = 2**63 - 1
-"""Size of a slice that no message exceeds: synthesized schedules have cut their messages themselves."""
 
 SEARCHED, SMALL = ("arborescences",), 16
 """Methods that search for long, and the most ranks among which they are tried."""
@@ -102,7 +99,7 @@ class SynthAlgorithm:
     def _takes_its_time(self, found: Synthesis, settings: Settings) -> bool:
         """Whether what is run takes the time of the schedule."""
         whole = self.how.slice_bytes is not None and self.how.slice_bytes >= WHOLE
-        return whole and settings.queues.n_slots == UNBOUNDED and found.plan_matches
+        return whole and settings.queues.n_slots == QUEUES.n_slots and found.matches
 
     def _quickest(self, machine: Machine, request: Request, sips: Sequence[int], settings: Settings) -> Lowered:
         """The schedule that is run in the least time: those of all methods in the order of their own times, as long as
@@ -192,5 +189,5 @@ KIND = Kind(
     load=load,
     listed=lambda settings: ((found := load(settings)).collectives, found.source),
     keys=LOWERING,
-    defaults={"n_slots": UNBOUNDED, "buffer_kind": "hbm", "slice_bytes": WHOLE},
+    defaults={"n_slots": QUEUES.n_slots, "buffer_kind": QUEUES.buffer_kind, "slice_bytes": WHOLE},
 )

@@ -11,16 +11,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ahbm._core import Machine, Memory, Plan, Program, Schedule, expected
+from ahbm._core import Machine, Memory, Plan, Program, Schedule
 from ahbm.base import html
 from ahbm.base.arguments import checked, whole
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.elements import COMBINE, element
+from ahbm.base.request import Request
 from ahbm.base.words import NOT_TIGHTEST
 from ahbm.config.protocols import CallCosts, usable
 from ahbm.config.reading import MSCCLPP
+from ahbm.config.settings import Queues
 from ahbm.config.topology import load_machine
 from ahbm.errors import ConfigError, UnsupportedError
+from ahbm.source.algorithm import Lowered
+from ahbm.source.plan import UNBOUNDED, PlanOptions, lower
 
 REDUCTIONS = ("sum", "prod", "min", "max", "avg")
 """Operators of synthesized reductions."""
@@ -39,6 +43,12 @@ SYNTHESIZED = (
     "all_to_all",
 )
 """Collectives that can be synthesized."""
+
+QUEUES = Queues("hbm", UNBOUNDED, None, 16)
+"""Queues that hold every message, with credits as everywhere."""
+
+WHOLE = 2**63 - 1
+"""Size of a slice that no message exceeds: a schedule has cut its messages itself."""
 
 
 @dataclass(frozen=True)
@@ -196,39 +206,44 @@ class Synthesis:
         return self.plan.save(path, nbytes=self.nbytes)
 
     @cached_property
-    def _lowered(self) -> tuple[Program, list[int], list[int]]:
-        return self.schedule.program(self.dtype, self.op)
+    def request(self) -> Request:
+        """The call that the schedule is made for."""
+        count = self.share_bytes // element(self.dtype).storage.itemsize
+        return Request(self.collective, self.ranks, count, self.dtype, self.op, self.root)
+
+    @cached_property
+    def _lowered(self) -> Lowered:
+        how = PlanOptions(slice_bytes=WHOLE)
+        return lower(self.plan, self.machine, self.request, QUEUES, how, self.schedule.places())
 
     @property
     def program(self) -> Program:
-        """The schedule as a program, one agent per port and per end of a link, which keeps the order of sending."""
-        return self._lowered[0]
+        """The program that a call of the plan runs, with queues that hold every message, whole. Raises as `plan`."""
+        return self._lowered.program
 
     @property
     def matches(self) -> bool:
-        """True when an NPU has a DMA channel for each link out and one more: only so `run` keeps all links busy."""
-        return self._has_channels(self.schedule.engines)
-
-    def _has_channels(self, count: int) -> bool:
-        channels = self.machine.dma_channels
-        return channels is None or count <= max(self.machine.pes, channels)
-
-    @property
-    def plan_matches(self) -> bool:
-        """True when the plan takes the schedule's time: a DMA channel for each end of a link, at a switch one PE."""
+        """True when the program takes the schedule's time where PEs and memories cost nothing: there is a DMA channel
+        for each end of a link, at a switch one PE."""
         if self.machine.topology == "switch":
             return self.machine.pes == self.schedule.ends
-        return self._has_channels(self.schedule.ends)
+        channels = self.machine.dma_channels
+        return channels is None or self.schedule.ends <= max(self.machine.pes, channels)
 
     @property
-    def channels(self) -> int | None:
-        """DMA channels of an NPU in each direction; None: one for each of its links."""
-        channels = self.machine.dma_channels
-        return None if channels is None else self.machine.pes * channels
+    def mismatch(self) -> str:
+        """Why the program may take more than the schedule; empty where it `matches`."""
+        if self.matches:
+            return ""
+        if self.machine.topology == "switch":
+            return f"an NPU keeps its order of sending with one PE and has {self.machine.pes}: --set {self.to_match}"
+        has = self.machine.pes * (self.machine.dma_channels or 1)
+        needs = f"an NPU needs {self.schedule.ends} DMA channels to keep all its links busy and has {has}"
+        return f"{needs}: --set {self.to_match}"
 
     @property
     def to_match(self) -> str:
-        """The setting with which the plan takes the schedule's time, as `--set` takes it."""
+        """The setting with which the program takes the schedule's time, as `--set` takes it."""
         if self.machine.topology == "switch":
             return f"cube.pe_layout.pe_per_corner={self.schedule.ends}"
         return "pe.dma.channels=per_link"
@@ -241,22 +256,15 @@ class Synthesis:
         like every simulation.
         """
         seed = whole("seed", seed, 0, 2**64 - 1)
-        _, buffers, outputs = self._lowered
         protocol, program = self._with_protocol()
         timeline = program.simulate(record=data)
         wrong = None
         if data:
             inputs = self._inputs(seed)
-            memory = Memory(program)
-            for npu, values in zip(self.ranks, inputs, strict=True):
-                memory.write(buffers[npu], values)
-            memory.replay(timeline)
-            wrong = 0
-            for rank, npu in enumerate(self.ranks):
-                found = np.empty_like(inputs[rank])
-                memory.read(outputs[npu], found)
-                where, wanted = self._expected(inputs, rank)
-                wrong += int(np.count_nonzero(found[where] != wanted))
+            arrays = [values.copy() for values in inputs]
+            Memory(program).run(timeline, arrays, self._lowered.operands, self._lowered.results)
+            checked = [(array, self._expected(inputs, rank)) for rank, array in enumerate(arrays)]
+            wrong = sum(int(np.count_nonzero(array[where] != wanted)) for array, (where, wanted) in checked)
         return Executed(timeline.latency_ps, timeline.messages, wrong, protocol)
 
     def _with_protocol(self) -> tuple[str, Program]:
@@ -270,23 +278,18 @@ class Synthesis:
 
     def _inputs(self, seed: int) -> list[NDArray[Any]]:
         random = np.random.default_rng(seed)
-        kind = element(self.dtype)
-        count = self.nbytes // kind.storage.itemsize
         # Sums and products of so few small integers are exact in every dtype, whatever the order.
         high = 2 if self.op == "prod" else max(2, min(8, 64 // len(self.ranks)))
-        return [kind.encode(random.integers(0, high, count)) for _ in self.ranks]
+        return [self.request.element.encode(random.integers(0, high, self.request.size)) for _ in self.ranks]
 
     def _expected(self, inputs: list[NDArray[Any]], rank: int) -> tuple[slice, NDArray[Any]]:
         """The part of rank `rank`'s array that has a specified result, and the result."""
-        share = self.share_bytes // inputs[0].itemsize
-        runs = expected(self.collective, len(inputs), share, self.root, rank=rank)
-        if not runs:
-            return slice(0), inputs[rank][:0]
-        where = slice(runs[0][1], runs[-1][2])
-        if not COLLECTIVES[self.collective].reduces:
-            parts = [inputs[whose][at : at + stop - start] for _, start, stop, ((whose, at),) in runs]
-            return where, np.concatenate(parts)
-        kind = element(self.dtype)
+        where = self.request.part(rank)
+        if not self.request.kind.reduces:
+            runs = self.request.expected(rank)
+            parts = [inputs[whose][at : at + stop - start] for start, stop, ((whose, at),) in runs]
+            return where, np.concatenate(parts or [inputs[rank][:0]])
+        kind = self.request.element
         numbers = COMBINE[self.op].reduce([kind.decode(values)[where] for values in inputs])
         if self.op == "avg":
             numbers = numbers / len(inputs) if kind.is_float else numbers // len(inputs)

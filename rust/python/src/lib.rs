@@ -79,15 +79,7 @@ mod _core {
     #[pymodule_export]
     use super::dsl::msccl_ref::Ref;
     #[pymodule_export]
-    use super::dsl::mscclpp::Program as MscclppProgram;
-    #[pymodule_export]
-    use super::dsl::mscclpp::channels::{MemoryChannel, PortChannel};
-    #[pymodule_export]
-    use super::dsl::mscclpp::chunks::{Buffer, PyChunk};
-    #[pymodule_export]
-    use super::dsl::mscclpp::local::{Rank, Semaphore, ThreadBlockGroup};
-    #[pymodule_export]
-    use super::dsl::mscclpp::switch::{SwitchChannel, SwitchRank};
+    use super::dsl::mscclpp::{Program as MscclppProgram, mscclpp_statement};
     #[pymodule_export]
     use super::errors::codes;
     #[pymodule_export]

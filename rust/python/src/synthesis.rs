@@ -6,14 +6,9 @@ use crate::interrupt::interruptible;
 use crate::logs::{self, Part};
 use crate::machine::Machine;
 use crate::operand;
-use crate::program::Program;
 use ahbm_findings::Diagnostic;
 use ahbm_formats::{Format, mscclpp};
-use ahbm_plan::Reduction;
-use ahbm_program::Dtype;
-use ahbm_synthesis::{
-    Bound, Collective, Elements, Graph, Lowered, METHODS, Request, Synthesis, ends, engines, lower, synthesize,
-};
+use ahbm_synthesis::{Bound, Collective, Graph, METHODS, Request, Synthesis, ends, synthesize};
 use pyo3::prelude::*;
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -158,14 +153,9 @@ impl Schedule {
         (cut.parts.lists(), cut.capacity as f64 * self.graph.unit_gbs(), cut.links, cut.demand)
     }
 
-    /// PEs an NPU needs so that, in the program, each of its links out has a DMA engine of its own.
-    #[getter]
-    fn engines(&self) -> u32 {
-        engines(&self.graph)
-    }
-
-    /// PEs an NPU needs for the same in the plan, which has a thread block for every end of a link: as many as these,
-    /// or more; at a switch one and no more, so that its DMA engine keeps what leaves by the port in order.
+    /// PEs an NPU needs so that each thread block of the plan, one for every end of a link, has a DMA engine of its own:
+    /// as many as these, or more; at a switch one and no more, so that its DMA engine keeps what leaves by the port in
+    /// order.
     #[getter]
     fn ends(&self) -> u32 {
         ends(&self.graph)
@@ -196,16 +186,6 @@ impl Schedule {
             (link.from, link.to, t.chunk(), t.adds(), at)
         };
         self.inner.schedule.transfers.iter().zip(&arrivals).map(row).collect()
-    }
-
-    /// The schedule as a program: (program, buffer of each NPU, buffer of each NPU's result). The result is in place
-    /// except for all_to_all. `op` is sum, prod, min, max or avg. Raises `ConfigError`, `UnsupportedError` (AHBM-U203
-    /// for another op), `LintError`.
-    fn program(&self, py: Python<'_>, dtype: Given<&str>, op: Given<&str>) -> PyResult<(Program, Vec<u32>, Vec<u32>)> {
-        given!(dtype, op);
-        let lowered = interruptible(py, || self.lowered(dtype, op))?;
-        let [buffers, results] = [&lowered.buffers, &lowered.results].map(|list| list.iter().map(|b| b.0).collect());
-        Ok((Program::checked(py, lowered.program, &self.machine, 0)?, buffers, results))
     }
 
     /// The schedule for the greatest size, up to its own, whose chunks are all equal: what a plan for many sizes is
@@ -250,21 +230,5 @@ impl Schedule {
         let schedule = &self.inner.schedule;
         let (name, method) = (schedule.collective.name(), schedule.method);
         format!("<schedule of {name} by {method}: {} transfers, {} ps>", schedule.transfers.len(), self.inner.time_ps)
-    }
-}
-
-impl Schedule {
-    fn lowered(&self, dtype: &str, op: &str) -> Result<Lowered, Vec<Diagnostic>> {
-        let dtype = Dtype::parse(dtype).ok_or_else(|| {
-            let names = Dtype::ALL.map(Dtype::name);
-            vec![*operand::unknown("AHBM-K207", "dtype", dtype, &names)]
-        })?;
-        let reduction = Reduction::parse(op).map_err(|finding| vec![finding])?;
-        if self.inner.schedule.chunk_bytes.iter().any(|bytes| !bytes.is_multiple_of(dtype.bytes())) {
-            let text = format!("chunks of the schedule are no whole numbers of {} elements", dtype.name());
-            return Err(vec![Diagnostic::new("AHBM-U407", text).hint("pass element_bytes when synthesizing")]);
-        }
-        let elements = Elements { dtype, op: reduction.function(), average: reduction == Reduction::Avg };
-        lower(&self.inner.schedule, &self.graph, &self.machine.inner, elements)
     }
 }

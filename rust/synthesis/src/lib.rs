@@ -39,8 +39,8 @@
 //! then the methods. `greedy` spreads chunks to everybody, on networks that look the same from every NPU by way of
 //! `translated`; [`trees`] packs spanning trees for all-reduce,
 //! `arborescences` packs directed ones, `routed` sends each chunk to one place, and `forms` writes schedules down rather
-//! than searching for them. [`synthesize()`] has the table of methods and takes the quickest schedule; [`lower()`] makes
-//! a program of it. A new method is an implementation of [`Method`] and a line of [`METHODS`].
+//! than searching for them. [`synthesize()`] has the table of methods and takes the quickest schedule;
+//! [`Schedule::to_plan`] makes a plan of it, and lowering the plan a program. A new method is an implementation of [`Method`] and a line of [`METHODS`].
 
 mod arborescences;
 pub mod bound;
@@ -50,7 +50,6 @@ pub mod graph;
 mod greedy;
 mod limit;
 mod list;
-mod lower;
 mod method;
 mod plan;
 mod ports;
@@ -66,8 +65,8 @@ pub use ahbm_plan::Collective;
 pub use bound::{Bound, Cut, Parts, bound};
 pub use graph::{Graph, Grid, Link, Switch};
 pub use limit::{Limit, Network, cubes_of_a_sip};
-pub use lower::{Elements, Lowered, ends, engines, lower};
 pub use method::{Method, Task};
+pub use plan::ends;
 pub use ports::{Engines, Least, least_by_io};
 pub use request::{Request, Synthesis};
 pub use schedule::{Parcel, Schedule, Times, Transfer, split};

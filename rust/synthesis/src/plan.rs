@@ -101,6 +101,15 @@ fn channels(graph: &Graph) -> Vec<u32> {
     graph.links().iter().map(number).collect()
 }
 
+/// PEs an NPU needs so that, in a plan, each end of a link has a DMA engine; at a switch one, which keeps what leaves
+/// by the port in order.
+pub fn ends(graph: &Graph) -> u32 {
+    if graph.switch().is_some() {
+        return 1;
+    }
+    (0..graph.nodes()).map(|v| (graph.out(v).len() + graph.incoming(v).len()) as u32).max().unwrap_or(0)
+}
+
 fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }

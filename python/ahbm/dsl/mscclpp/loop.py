@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from ahbm.dsl.mscclpp.internal.globals import get_program
+from ahbm.dsl.mscclpp.internal.globals import get_program, get_recorder
+from ahbm.dsl.mscclpp.internal.numbers import whole
 
 __all__ = ["Loop", "LoopIterationContext", "get_program"]
 
@@ -20,12 +21,12 @@ class LoopIterationContext:
         self.num_chunks = num_chunks
 
     def __enter__(self) -> None:
-        get_program().recorder.enter_loop(self.unit, self.num_chunks)
+        get_recorder().make("loop", (whole(self.unit), whole(self.num_chunks)))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        get_program().recorder.leave_loop()
+        get_recorder().leave_loop()
 
 
 class Loop:

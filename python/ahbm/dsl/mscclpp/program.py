@@ -14,7 +14,8 @@ from ahbm.dsl.mscclpp.collectives import *  # noqa: F403
 from ahbm.dsl.mscclpp.collectives import Collective
 from ahbm.dsl.mscclpp.collectives import __all__ as _collectives
 from ahbm.dsl.mscclpp.internal.faults import fault
-from ahbm.dsl.mscclpp.internal.globals import PROGRAM, RECORDER
+from ahbm.dsl.mscclpp.internal.globals import PROGRAM
+from ahbm.dsl.mscclpp.internal.numbers import exact
 from ahbm.dsl.mscclpp.internal.types import BufferType
 from ahbm.dsl.mscclpp.rank import Semaphore
 from ahbm.dsl.mscclpp.utils import AlgoSpec, ReplicationPolicy
@@ -62,6 +63,9 @@ class CollectiveProgram:
         if len(buffers) != num_ranks:
             message = f"the program has {num_ranks} ranks, its collective has {len(buffers)}"
             raise fault("ValueError", "AHBM-A103", message)
+        if protocol not in ("Simple", "LL"):
+            raise fault("AssertionError", "AHBM-A103", f'protocol "{protocol}": it must be "Simple" or "LL"')
+        sizes = [(rank[BufferType.input].size, rank[BufferType.output].size) for rank in buffers]
         how = lowering()
         earlier = _earlier[1] if how.quirks and _earlier is not None and _earlier[0] is how else None
         self.name = name
@@ -72,18 +76,18 @@ class CollectiveProgram:
         self.recorder = MscclppProgram(
             name,
             collective.name,
-            [(rank[BufferType.input].size, rank[BufferType.output].size) for rank in buffers],
+            [(_small("the input's chunks", given, 0), _small("the output's", made, 0)) for given, made in sizes],
             in_place=bool(collective.inplace),
-            instances=instances,
+            instances=_small("instances", instances, 1),
             protocol=protocol,
             instr_fusion=bool(instr_fusion),
             auto_sync=bool(auto_sync),
             reuse_resources=bool(reuse_resources),
-            num_threads_per_block=num_threads_per_block,
+            num_threads_per_block=_large("num_threads_per_block", num_threads_per_block),
             use_double_scratch_buffer=bool(use_double_scratch_buffer),
-            buffer_alignment=buffer_alignment,
-            min_message_size=min_message_size,
-            max_message_size=max_message_size,
+            buffer_alignment=_small("buffer_alignment", buffer_alignment, 1),
+            min_message_size=_large("min_message_size", min_message_size),
+            max_message_size=_large("max_message_size", max_message_size),
             quirks=how.quirks,
             earlier=earlier,
         )
@@ -116,14 +120,12 @@ class CollectiveProgram:
             message = f"program {self.name!r} begins inside of program {open_one.name!r}"
             raise fault("RuntimeError", "AHBM-A101", message)
         PROGRAM.set(self)
-        RECORDER.set(self.recorder)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         PROGRAM.set(None)
-        RECORDER.set(None)
         self.recorder.close()
 
     def older(self, name: str, now: str) -> None:
@@ -157,6 +159,20 @@ class CollectiveProgram:
         else:
             how.tell(Written(self.name, "mscclpp", plan, text, tuple(map(Finding.from_json, notes))))
         return text
+
+
+def _small(what: str, value: object, least: int) -> int:
+    number = exact(value)
+    if not least <= number <= 1 << 24:
+        raise fault("ValueError", "AHBM-A103", f"{what} is {number}: it must be between {least} and 2**24")
+    return number
+
+
+def _large(what: str, value: object) -> int:
+    number = exact(value)
+    if number < 0:
+        raise fault("ValueError", "AHBM-A103", f"{what} is {number}: it must fit 64 bits")
+    return number
 
 
 class MSCCLPPProgram(CollectiveProgram):

@@ -61,16 +61,20 @@ impl Plan {
         let mut builder = ProgramBuilder::new(&*self.name);
         let protocol = options.protocol.unwrap_or(self.protocol);
         builder.wire(protocol.wire());
-        let mut ranks = Vec::with_capacity(self.ranks.len());
+        let mut ranks = vec![None; self.ranks.len()];
         let mut queues = Queues::default();
-        for rank in 0..self.ranks.len() as u32 {
+        // Messages that reach a port at one time pass it in the order of the places that they come from.
+        let mut order: Vec<u32> = (0..self.ranks.len() as u32).collect();
+        order.sort_by_key(|&rank| site.sips[rank as usize]);
+        for rank in order {
             let buffers = self.allocate(&mut builder, site, rank, layout.chunk_bytes());
             let layout = &layout;
             RankWriter { plan: self, builder: &mut builder, site, rank, layout, buffers: &buffers, agents: 0 }
                 .write(&mut queues);
-            ranks.push(buffers);
+            ranks[rank as usize] = Some(buffers);
         }
         ranks.truncate(self.members() as usize);
+        let ranks = ranks.into_iter().flatten().collect();
         queues.connect(&mut builder);
         let settings = ChannelSettings {
             slots: protocol.depth(options.slots),

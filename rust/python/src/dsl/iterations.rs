@@ -47,11 +47,6 @@ pub(super) struct Sites {
 }
 
 impl Sites {
-    /// True for an instruction that was met before.
-    pub(super) fn knows(&self, here: &Here<'_>) -> bool {
-        self.lock().contains_key(&here.key())
-    }
-
     /// The line of a statement, with the values of the variables of the loops around it. Where its function has no loop
     /// around it, the loops around the call count, if that stands in the same folder.
     ///

@@ -1,28 +1,20 @@
-//! The MSCCL++ DSL: a program under construction, and the objects with which its author writes it.
+//! The MSCCL++ DSL: the recorder behind the classes of `ahbm.dsl.mscclpp`.
 //!
-//! Every statement is one call of a native method. It looks up the author's line, records, and returns. [`arguments`]
-//! reads what the author passed, [`chunks`] has buffers and slices, [`local`] the statements of one rank, [`channels`]
-//! those between ranks, [`switch`] those of a switch.
-
-mod arguments;
-pub(crate) mod channels;
-pub(crate) mod chunks;
-pub(crate) mod local;
-pub(crate) mod switch;
+//! The classes read what the author passed. [`Program::make`] makes what statements name, [`Program::statement`] records
+//! one: its kind and its operands, at the author's line.
 
 use super::iterations::Sites;
 use super::raise;
 use crate::errors;
 use crate::formats::PyDocument;
 use crate::origin::Here;
-use ahbm_dsl::mscclpp::{Barriers, Recorder, Settings, text};
+use ahbm_dsl::mscclpp::{Barriers, Channel, Chunk, Meet, Recorder, Settings, Transfer, Workers, text};
 use ahbm_dsl::{Faith, Fault, Raised};
 use ahbm_findings::Diagnostic;
-use ahbm_formats::mscclpp::schema::Protocol;
+use ahbm_formats::mscclpp::schema::{Kind, Protocol, ReduceOp};
 use ahbm_formats::mscclpp::{ReadOptions, resolve};
-use ahbm_plan::Budget;
+use ahbm_plan::{Budget, Space};
 use ahbm_program::{Origin, OriginId, Origins};
-use arguments::{Int, wrong};
 use indexmap::IndexMap;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -34,13 +26,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const PACKAGE: &str = "ahbm.dsl.mscclpp";
 
 static DIRECTORY: PyOnceLock<String> = PyOnceLock::new();
-static CURRENT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+/// Consecutive chunks: rank, number of the space, first chunk, how many, and which of the author's objects says so.
+type Piece = (u32, usize, u32, u32, u32);
+
+const SPACES: [Space; 3] = [Space::Input, Space::Output, Space::Scratch];
+const FUNCTIONS: [ReduceOp; 3] = [ReduceOp::Sum, ReduceOp::Min, ReduceOp::Max];
 
 /// A program of the MSCCL++ DSL under construction.
 ///
 /// `chunks` are those of each rank's input and output. `quirks` does what the language's own compiler does, its defects
-/// included; `earlier` is the program before in the same process then, whose barriers it counts on. Raises
-/// `ProgramError` (AHBM-A103).
+/// included; `earlier` is the program before in the same process then, whose barriers it counts on.
 #[pyclass(frozen, module = "ahbm._core", name = "MscclppProgram")]
 pub struct Program {
     whole: Origin,
@@ -73,55 +69,36 @@ impl Program {
         py: Python<'_>,
         name: String,
         collective: String,
-        chunks: Vec<(Int, Int)>,
+        chunks: Vec<[u32; 2]>,
         in_place: bool,
-        instances: Int,
+        instances: u32,
         protocol: &str,
         instr_fusion: bool,
         auto_sync: bool,
         reuse_resources: bool,
-        num_threads_per_block: Int,
+        num_threads_per_block: u64,
         use_double_scratch_buffer: bool,
-        buffer_alignment: Int,
-        min_message_size: Int,
-        max_message_size: Int,
+        buffer_alignment: u64,
+        min_message_size: u64,
+        max_message_size: u64,
         quirks: bool,
         earlier: Option<Bound<'_, Self>>,
     ) -> PyResult<Self> {
-        let small = |what: &str, Int(value): Int, least: u32| {
-            u32::try_from(value).ok().filter(|&value| value >= least && value <= 1 << 24).ok_or_else(|| {
-                faulty(py, wrong(Raised::Value, format!("{what} is {value}: it must be between {least} and 2**24")))
-            })
-        };
-        let large = |what: &str, Int(value): Int| {
-            let fits = u64::try_from(value);
-            fits.map_err(|_| faulty(py, wrong(Raised::Value, format!("{what} is {value}: it must fit 64 bits"))))
-        };
-        let protocol = match protocol {
-            "Simple" => Protocol::Simple,
-            "LL" => Protocol::Ll,
-            other => {
-                let fault = wrong(Raised::Assertion, format!("protocol {other:?}: it must be \"Simple\" or \"LL\""));
-                return Err(faulty(py, fault));
-            }
-        };
         let settings = Settings {
             name,
             collective,
-            protocol,
+            protocol: if protocol == "LL" { Protocol::Ll } else { Protocol::Simple },
             in_place,
-            instances: small("instances", instances, 1)?,
+            instances,
             fuse: instr_fusion,
             auto_sync,
             reuse_resources,
-            threads: large("num_threads_per_block", num_threads_per_block)?,
+            threads: num_threads_per_block,
             double_scratch: use_double_scratch_buffer,
-            alignment: u64::from(small("buffer_alignment", buffer_alignment, 1)?),
-            min_bytes: large("min_message_size", min_message_size)?,
-            max_bytes: large("max_message_size", max_message_size)?,
+            alignment: buffer_alignment,
+            min_bytes: min_message_size,
+            max_bytes: max_message_size,
         };
-        let extent = |(input, output)| Ok([small("the input's chunks", input, 0)?, small("the output's", output, 0)?]);
-        let chunks = chunks.into_iter().map(extent).collect::<PyResult<Vec<[u32; 2]>>>()?;
         let faith = if quirks { Faith::AsIs } else { Faith::Meant };
         let barriers = match earlier {
             Some(earlier) if quirks => earlier.get().lock().recorder.barriers(),
@@ -196,25 +173,83 @@ impl Program {
         self.lock().open = false;
     }
 
-    /// Statements are repeated from now on. Raises `ProgramError` (AHBM-A102) inside another loop.
-    fn enter_loop(&self, py: Python<'_>, unit: Int, num_chunks: Int) -> PyResult<()> {
-        self.record(py, |recorder, place| recorder.enter_loop(unit.0 as i64, num_chunks.0 as i64, place))
-    }
-
     /// The loop ends.
     fn leave_loop(&self) {
         self.lock().recorder.leave_loop();
     }
 
-    /// `size` more chunks of scratch of a rank: the rank, the first chunk and the one after the last. Raises
-    /// `ProgramError` (AHBM-A102).
-    fn scratch(&self, py: Python<'_>, rank: Int, size: Int) -> PyResult<(u32, u32, u32)> {
-        self.record(py, |recorder, _| recorder.scratch(rank.small(), size.small()))
+    /// A rank, and the chunks of its input and output. Raises `ProgramError` (AHBM-A102).
+    fn rank(&self, py: Python<'_>, rank: i64) -> PyResult<(u32, u32, u32)> {
+        let state = self.lock();
+        let known = state.recorder.rank(rank);
+        let sizes = known.map(|rank| {
+            let [input, output] = [Space::Input, Space::Output].map(|space| state.recorder.chunks(rank, space));
+            (rank, input, output)
+        });
+        drop(state);
+        sizes.map_err(|fault| faulty(py, fault))
+    }
+
+    /// What statements name, by `kind`: a `memory` or `port` channel of (destination, source) gives its number, source
+    /// and destination; a `switch` over (space, ranks ...) its ranks, each with its number there; a `semaphore` of
+    /// (rank, value) the rank and its number; `scratch` of (rank, size) the rank, the first chunk and the one after the
+    /// last; a `loop` of (unit, chunks) opens. Raises `ProgramError` (AHBM-A101, AHBM-A102).
+    fn make(&self, py: Python<'_>, kind: &str, numbers: Vec<i64>) -> PyResult<Vec<u32>> {
+        self.record(py, |recorder, place| {
+            Ok(match (kind, &numbers[..]) {
+                ("memory" | "port", &[dst, src]) => {
+                    let made = recorder.channel(medium(u32::from(kind == "port")), dst, src)?;
+                    vec![made.id, made.src, made.dst]
+                }
+                ("switch", [space, ranks @ ..]) => {
+                    recorder.switch(ranks, SPACES[*space as usize])?.into_iter().flat_map(|at| [at.0, at.1]).collect()
+                }
+                ("semaphore", &[rank, value]) => recorder.semaphore(rank, value).map(|(rank, id)| vec![rank, id])?,
+                ("scratch", &[rank, size]) => {
+                    recorder.scratch(rank, size).map(|(rank, first, end)| vec![rank, first, end])?
+                }
+                ("loop", &[unit, chunks]) => recorder.enter_loop(unit, chunks, place).map(|()| Vec::new())?,
+                _ => unreachable!("the classes make nothing else"),
+            })
+        })
+    }
+
+    /// Records a statement, by the author's name for it. `at` is who executes it: of a channel 0 for memory or 1 for a
+    /// port, number, source and destination; of a switch the rank, its number, first chunk and chunks; of a semaphore
+    /// the rank and its number; of a barrier the rank and its thread blocks; else the rank. `workers` are the thread
+    /// blocks: one, several, or None. `sync` is the value of `SyncType`, `function` the position in sum, min, max.
+    /// Raises `ProgramError` (AHBM-A101, AHBM-A102).
+    #[allow(clippy::too_many_arguments)] // A statement has them.
+    fn statement(
+        &self,
+        py: Python<'_>,
+        kind: &str,
+        at: Vec<i64>,
+        workers: &Bound<'_, PyAny>,
+        pieces: Vec<Piece>,
+        sync: u8,
+        function: usize,
+    ) -> PyResult<()> {
+        let blocks: Vec<u32>;
+        let workers = if workers.is_none() {
+            Workers::Unsaid
+        } else if let Ok(block) = workers.extract() {
+            Workers::Block(block)
+        } else {
+            blocks = workers.extract()?;
+            Workers::Group(&blocks)
+        };
+        let said = Said { at, workers, pieces: pieces.into_iter().map(chunk).collect(), sync, function };
+        self.record(py, |recorder, place| said.record(recorder, kind, place))
     }
 
     /// Notes that the author used an older name.
     fn older(&self, py: Python<'_>, name: String, now: String) -> PyResult<()> {
-        self.note(py, &name, &now)
+        let origin = statement(py)?.origin();
+        let mut state = self.lock();
+        let place = state.origins.intern(origin).0;
+        state.older.entry(name).or_insert((now, place));
+        Ok(())
     }
 }
 
@@ -225,14 +260,15 @@ impl Program {
 
     /// Records a statement of the author's, which a fault names.
     fn record<T>(&self, py: Python<'_>, work: impl FnOnce(&mut Recorder, u32) -> Result<T, Fault>) -> PyResult<T> {
-        let mut here = Here::now(py)?;
-        if !self.sites.knows(&here) {
-            here = outside(py, here)?;
-        }
-        let origin = self.sites.origin(&here)?;
+        let origin = self.sites.origin(&statement(py)?)?;
         let mut state = self.lock();
         let place = state.origins.intern(origin);
-        let done = if state.open { work(&mut state.recorder, place.0) } else { Err(no_program()) };
+        let done = if state.open {
+            let recorder = &mut state.recorder;
+            errors::guard(|| Ok(work(recorder, place.0))).map_err(|findings| errors::raise(py, &findings))?
+        } else {
+            Err(no_program())
+        };
         done.map_err(|mut fault| {
             let origin = state.origins.text(place);
             drop(state);
@@ -242,30 +278,78 @@ impl Program {
             raise(py, &fault)
         })
     }
+}
 
-    fn note(&self, py: Python<'_>, name: &str, now: &str) -> PyResult<()> {
-        let origin = statement(py)?.origin();
-        let mut state = self.lock();
-        let place = state.origins.intern(origin).0;
-        if !state.older.contains_key(name) {
-            state.older.insert(name.to_owned(), (now.to_owned(), place));
+/// The operands of a statement.
+struct Said<'a> {
+    at: Vec<i64>,
+    workers: Workers<'a>,
+    pieces: Vec<Chunk>,
+    sync: u8,
+    function: usize,
+}
+
+impl Said<'_> {
+    fn record(&self, recorder: &mut Recorder, kind: &str, place: u32) -> Result<(), Fault> {
+        let (workers, function) = (self.workers, FUNCTIONS[self.function]);
+        let meet = Meet { before: self.sync & 1 > 0, after: self.sync & 2 > 0 };
+        let channel =
+            || Channel { kind: medium(self.number(0)), id: self.number(1), src: self.number(2), dst: self.number(3) };
+        let put = |recorder: &mut Recorder, how| recorder.put(channel(), how, self.two(), workers, place);
+        let block = if let Workers::Block(block) = workers { block } else { -1 };
+        let here = (self.number(0), self.number(1));
+        let extent = || [self.at[2], self.at[3]];
+        match kind {
+            "signal" | "relaxed_signal" => recorder.signal(channel(), kind != "signal", block, meet, place),
+            "wait" | "relaxed_wait" => recorder.wait(channel(), kind != "wait", block, meet, place),
+            "flush" => recorder.flush(channel(), block, meet, place),
+            "put" => put(recorder, Transfer::Put),
+            "put_with_signal" => put(recorder, Transfer::PutSignal),
+            "put_with_signal_and_flush" => put(recorder, Transfer::PutSignalFlush),
+            "put_packets" => put(recorder, Transfer::PutPackets),
+            "read_put_packets" => put(recorder, Transfer::ReadPutPackets),
+            "get" => recorder.get(channel(), self.two(), workers, place),
+            "read_reduce" => recorder.read_reduce(channel(), self.two(), &self.pieces[2..], function, workers, place),
+            "copy" => recorder.copy(here.0, None, self.two(), workers, place),
+            "copy_packets" => recorder.copy(here.0, Some(true), self.two(), workers, place),
+            "unpack_packets" => recorder.copy(here.0, Some(false), self.two(), workers, place),
+            "reduce" | "reduce_packets" => {
+                let (others, packets) = (&self.pieces[2..], kind != "reduce");
+                recorder.reduce(here.0, self.two(), others, packets, function, workers, place)
+            }
+            "barrier" => recorder.barrier(here.0, &self.at[1..], place),
+            "acquire" | "release" => recorder.semaphored(here, kind == "acquire", block, meet, place),
+            "switch_reduce" => recorder.switch_reduce(here, extent(), self.pieces[0], function, workers, place),
+            "switch_broadcast" | "switch_broadcast_packets" => {
+                let packets = kind != "switch_broadcast";
+                recorder.switch_broadcast(here, self.pieces[0], extent(), packets, workers, place)
+            }
+            _ => unreachable!("the classes say nothing else"),
         }
-        Ok(())
+    }
+
+    fn number(&self, at: usize) -> u32 {
+        self.at.get(at).map_or(0, |&number| number as u32)
+    }
+
+    fn two(&self) -> [Chunk; 2] {
+        [self.pieces[0], self.pieces[1]]
     }
 }
 
-/// The program that the author is writing. Raises `ProgramError` (AHBM-A101) outside of one.
-fn current(py: Python<'_>) -> PyResult<Bound<'_, Program>> {
-    let variable = CURRENT.get_or_try_init(py, || -> PyResult<_> {
-        Ok(py.import("ahbm.dsl.mscclpp.internal.globals")?.getattr("RECORDER")?.unbind())
-    })?;
-    let program = variable.bind(py).call_method0(pyo3::intern!(py, "get"))?;
-    match program.cast_into::<Program>() {
-        Ok(program) => Ok(program),
-        Err(_) => Err(faulty(py, no_program())),
-    }
+const fn medium(number: u32) -> Kind {
+    if number == 0 { Kind::Memory } else { Kind::Port }
 }
 
+fn chunk((rank, space, index, size, object): Piece) -> Chunk {
+    Chunk { rank, space: SPACES[space], index, size, object }
+}
+
+/// The author's statement, `file:line` with the values of the loops around it.
+#[pyfunction]
+pub(crate) fn mscclpp_statement(py: Python<'_>) -> PyResult<String> {
+    Ok(Sites::default().origin(&statement(py)?)?.to_string())
+}
 fn no_program() -> Fault {
     Fault::new(Raised::Runtime, "AHBM-A101", "No Program in context: the statement stands outside of a program")
         .hint("with CollectiveProgram(…): opens one; channels, buffers and semaphores belong to theirs")

@@ -1,5 +1,4 @@
 //! The integration tests of this crate, in one binary.
 
 mod execution;
-mod plans;
 mod schedules;

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import NoReturn
 
+from ahbm._core import mscclpp_statement
 from ahbm.errors import AhbmError, Finding, Site, program_error
-
-PACKAGE = str(Path(__file__).resolve().parent.parent)
-
-
-def author() -> str:
-    """Base name of the file and line of the innermost statement outside of the language's own code."""
-    frame = sys._getframe(1)
-    while frame.f_code.co_filename.startswith(PACKAGE) and frame.f_back is not None:
-        frame = frame.f_back
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
 def fault(raised: str, code: str, message: str, hint: str | None = None) -> AhbmError:
     """The error `code` at the author's statement, which is also a `raised`: the name of a built-in exception."""
-    return program_error([Finding(code, message, (Site("statement", author()),), hint).to_json()], raised)
+    return program_error([Finding(code, message, (Site("statement", mscclpp_statement()),), hint).to_json()], raised)
 
 
 def refuse_chunk_references(module: str) -> NoReturn:

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 __all__ = ["get_program"]
 
-RECORDER: ContextVar[MscclppProgram | None] = ContextVar("ahbm_mscclpp_recorder", default=None)
 PROGRAM: ContextVar[CollectiveProgram | None] = ContextVar("ahbm_mscclpp_program", default=None)
 
 
@@ -21,5 +20,12 @@ def get_program() -> CollectiveProgram:
     """The current program. Raises `ProgramError` (AHBM-A101, a RuntimeError) outside of one."""
     program = PROGRAM.get()
     if program is None:
-        raise fault("RuntimeError", "AHBM-A101", "No Program in context: the statement stands outside of a program")
+        message = "No Program in context: the statement stands outside of a program"
+        hint = "with CollectiveProgram(…): opens one; channels, buffers and semaphores belong to theirs"
+        raise fault("RuntimeError", "AHBM-A101", message, hint)
     return program
+
+
+def get_recorder() -> MscclppProgram:
+    """The recorder of the current program. Raises as `get_program`."""
+    return get_program().recorder
