@@ -219,7 +219,7 @@ def test_programs_of_another_machine_are_no_calls_of_a_job() -> None:
     report = replay(job, "job", Setup("npu_switch_8", overrides={"system.sips.count": 4}))
     machine, programs = report.emulator.machine, [made.program for made in report.performed.programs]
     assert max(job.replay(machine, programs).ends_ps) == 1000 * report.latency_ns
-    with pytest.raises(AhbmError, match="AHBM-V125.*another machine"):
+    with pytest.raises(AhbmError, match="was made for another machine"):
         job.replay(machine.changed([("system.sips.link.bandwidth_gbs", "200")]), programs)
 
 

@@ -74,7 +74,7 @@ pub struct Protocol {
     pub min_chunk_bytes: u64,
     /// Most bytes of one rank's array by the number of ranks that it is used for.
     pub max_chunk_bytes: u64,
-    /// The algorithms that the library speaks it with; empty for all.
+    /// The algorithms that the library uses it with; empty for all.
     pub algorithms: Vec<String>,
     /// Bytes in which kernels pass on what arrives; 0: as each kernel says.
     pub slice_bytes: u64,
