@@ -250,7 +250,7 @@ def test_a_library_that_chooses_by_size_is_followed() -> None:
     found = calibrate([table(tree)])
     assert found.law is not None and len(found.law.borders) == 1
     assert 1 << 19 < found.law.borders[0] <= 1 << 20
-    predicted = [spoken.step_us for spoken in found.law.spoken]
+    predicted = [protocol.step_us for protocol in found.law.protocols]
     assert predicted[1] - predicted[0] == pytest.approx(8.4, rel=0.02)
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from ahbm.calibrate import fit, uncertainty
-from ahbm.calibrate.laws import FREE, PLAIN, Law, Rows, Shape, Spoken
+from ahbm.calibrate.laws import FREE, PLAIN, Law, ProtocolLaw, Rows, Shape
 
-EXACT = Law(Shape(((PLAIN, FREE),)), 0.0, (Spoken(0.6, 1.1), Spoken(0.9, 370.0, 2e6, 0.6)))
+EXACT = Law(Shape(((PLAIN, FREE),)), 0.0, (ProtocolLaw(0.6, 1.1), ProtocolLaw(0.9, 370.0, 2e6, 0.6)))
 
 
 def rows(law: Law, sizes: range, noise: float = 0.0) -> Rows:
@@ -23,13 +23,13 @@ def rows(law: Law, sizes: range, noise: float = 0.0) -> Rows:
 @pytest.mark.slow
 def test_numbers_that_rows_hardly_tell_are_round_and_stay_where_a_row_changes() -> None:
     noisy = rows(EXACT, range(6, 31), noise=0.04)
-    ll, simple = fit.chosen(noisy).spoken
+    ll, simple = fit.chosen(noisy).protocols
     assert np.log2(ll.gbs) % 1 == 0
     assert 2 * np.log2(simple.ramp_bytes) % 1 == pytest.approx(0, abs=1e-9)
     assert simple.gbs == pytest.approx(370, rel=0.05)
     for at in (0, 9):
         noisy.us[at] *= 1.05
-        again = fit.chosen(noisy).spoken
+        again = fit.chosen(noisy).protocols
         assert [each.gbs for each in again] == pytest.approx([ll.gbs, simple.gbs], rel=0.05), at
         assert (again[0].gbs, again[1].ramp_bytes) == (ll.gbs, simple.ramp_bytes), at
         noisy.us[at] /= 1.05
@@ -37,14 +37,14 @@ def test_numbers_that_rows_hardly_tell_are_round_and_stay_where_a_row_changes() 
 
 @pytest.mark.slow
 def test_numbers_that_rows_tell_are_as_found() -> None:
-    ll, simple = fit.chosen(rows(EXACT, range(6, 31))).spoken
+    ll, simple = fit.chosen(rows(EXACT, range(6, 31))).protocols
     assert (ll.step_us, ll.gbs) == pytest.approx((0.6, 1.1), rel=1e-3)
     assert (simple.step_us, simple.gbs, simple.ramp_bytes) == pytest.approx((0.9, 370, 2e6), rel=1e-3)
 
 
 def test_a_step_that_no_row_tells_is_a_known_one() -> None:
-    law = Law(Shape(((PLAIN,),)), 0.0, (Spoken(0.05, 370.0),))
-    assert fit.chosen(rows(law, range(29, 35), noise=0.02)).spoken[0].step_us == uncertainty.STEP_US
+    law = Law(Shape(((PLAIN,),)), 0.0, (ProtocolLaw(0.05, 370.0),))
+    assert fit.chosen(rows(law, range(29, 35), noise=0.02)).protocols[0].step_us == uncertainty.STEP_US
 
 
 def test_a_number_that_is_kept_has_no_error_and_stays() -> None:

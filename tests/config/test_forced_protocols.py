@@ -13,7 +13,7 @@ from ahbm._core import Machine
 from ahbm.base.knobs import Knobs
 from ahbm.base.request import Request
 from ahbm.config.ccl import CclConfig
-from ahbm.config.protocols import BEYOND, forced, permits, protocols_of
+from ahbm.config.protocols import BEYOND, forced, permits
 from ahbm.config.topology import load_machine, names
 from ahbm.core.choice import SELECTOR, Choice
 from ahbm.core.emulator import Emulator
@@ -34,10 +34,10 @@ def _beyond(machine: Machine) -> list[tuple[str, int, int]]:
 @pytest.mark.parametrize("name", CALIBRATED)
 def test_every_size_has_a_protocol_that_may_be_named(name: str) -> None:
     machine = load_machine(name)
-    assert {row[0] for row in machine.ranges} <= {each.name for each in protocols_of(machine)}
+    assert {row[0] for row in machine.ranges} <= {each.name for each in machine.protocols}
     for ranks in {row[1] for row in machine.ranges}:
         for at in range(36):
-            assert any(permits(machine, each.name, 1 << at, ranks) for each in protocols_of(machine)), 1 << at
+            assert any(permits(machine, each.name, 1 << at, ranks) for each in machine.protocols), 1 << at
     for protocol, ranks, least, most in machine.ranges:
         assert forced(machine, protocol, least, ranks).name == forced(machine, protocol.upper(), most, ranks).name
 
@@ -50,7 +50,7 @@ def test_a_protocol_beyond_its_rows_is_refused_by_name(name: str) -> None:
         with pytest.raises(ConfigError, match=f"protocol {protocol} says nothing of {nbytes} bytes") as refused:
             forced(machine, protocol, nbytes, ranks)
         assert refused.value.code == "AHBM-C192"
-        others = [each.name for each in protocols_of(machine) if each.name != protocol]
+        others = [each.name for each in machine.protocols if each.name != protocol]
         assert all(other in str(refused.value) for other in others)
 
 
@@ -59,7 +59,7 @@ def test_a_name_that_the_machine_does_not_have_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="weird") as refused:
         forced(load_machine(name), "weird", 1024)
     assert refused.value.code == "AHBM-C210"
-    assert all(each.name in str(refused.value) for each in protocols_of(load_machine(name)))
+    assert all(each.name in str(refused.value) for each in load_machine(name).protocols)
 
 
 def _by_selector(protocol: str, nbytes: int, tmp_path: Path) -> object:

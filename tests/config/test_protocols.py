@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from math import sqrt
 from pathlib import Path
@@ -16,10 +17,10 @@ from ahbm.base.knobs import Knobs
 from ahbm.base.packaged import TOPOLOGIES
 from ahbm.base.request import Request
 from ahbm.config.ccl import CclConfig
-from ahbm.config.protocols import caps, held, protocols_of
+from ahbm.config.protocols import CallCosts, crossing, held
 from ahbm.config.topology import load_machine
 from ahbm.core.emulator import Emulator
-from ahbm.errors import ConfigError
+from ahbm.errors import ConfigError, DataError
 from ahbm.job.reading import How
 from ahbm.job.replay import JobReport, replay
 from ahbm.job.transformer import Transformer
@@ -167,11 +168,12 @@ def test_a_limit_of_a_protocol_that_no_wire_is_told_of_holds() -> None:
 
 
 def test_what_a_protocol_leaves_of_links() -> None:
-    def most(**overrides: object) -> tuple[float | None, ...]:
+    def most(**overrides: object) -> tuple[float | None, ...] | None:
         own = {f"protocols.own.{key}": value for key, value in overrides.items()}
         nodes = {"system.sips.topology": "nodes", "system.sips.nodes": "{size: 4, nic_gbs: 50, striped: true}"}
         machine = load_machine("npu_ring_8", nodes | LINKS | own)
-        return caps(machine, protocols_of(machine)[0])
+        assert machine.caps(1.01) is None
+        return machine.with_costs(CallCosts("own")).caps(1.01)
 
     # Links of 400 GB/s, four interfaces of 50 GB/s.
     assert most(step_ns=1) == (None, None, None)
@@ -180,6 +182,41 @@ def test_what_a_protocol_leaves_of_links() -> None:
     assert most(max_gbs=300, efficiency=0.7) == (None, None, None)
     assert most(nic_gbs=20) == (None, 80, 80)
     assert most(channels=2, channel_gbs=30, nic_gbs=40) == (60, 60, 160)
+
+
+def test_a_machine_with_the_costs_of_a_call_is_the_machine() -> None:
+    plain = load_machine("p5_2_nodes")
+    costs = CallCosts("simple", 1 << 20, interfaces=2, part=(1, 3))
+    called = plain.with_costs(costs)
+    assert (called.hash, called.parameters, called.protocol) == (plain.hash, plain.parameters, None)
+    assert called.caps(1.01) != plain.with_costs(costs._replace(nbytes=1 << 26)).caps(1.01)
+    # Its copies, and what changes of it leave, are of the same call.
+    again = plain.with_costs(CallCosts()).with_costs(costs)
+    for copy in (pickle.loads(pickle.dumps(called)), called.changed([]), again):
+        assert copy.caps(1.01) == called.caps(1.01) != plain.caps(1.01)
+    with pytest.raises(DataError, match="AHBM-V125"):
+        plain.with_costs(CallCosts("ll256"))
+    with pytest.raises(ConfigError, match="AHBM-C129"):
+        plain.with_costs(("simple", -1))  # type: ignore[arg-type]
+
+
+def test_the_interfaces_of_a_call_are_those_of_its_ranks() -> None:
+    machine, nodes = load_machine("p5_2_nodes"), range(16)
+    assert crossing(machine, range(8), "all_reduce", False) == CallCosts()[4:]
+    for ranks, collective, explicit, wanted in [
+        (nodes, "all_reduce", False, (8, False, (1, 1))),
+        ((0, 1, 8, 9), "all_reduce", False, (2, False, (1, 1))),
+        ((0, 1, 8), "broadcast", False, (1, False, (1, 1))),
+        (nodes, "all_reduce", True, (1, False, (1, 1))),
+        (nodes, "send_recv", False, (1, False, (1, 1))),
+        (nodes, "all_to_all", False, (8, True, (1, 1))),
+        ((0, 8), "all_to_all", False, (1, False, (1, 1))),
+    ]:
+        assert crossing(machine, ranks, collective, explicit) == wanted, (ranks, collective)
+    # One rank of the first node sends all that crosses: an eighth of the interfaces is busy.
+    shares = [[int(i == 0 and j >= 8) for j in nodes] for i in nodes]
+    assert crossing(machine, nodes, "all_to_all", False, shares) == (8, True, (8, 64))
+    assert crossing(load_machine("dgx_h100"), range(8), "all_reduce", True) == CallCosts()[4:]
 
 
 def test_a_range_decides_before_the_time_does() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,8 +14,9 @@ from ahbm.base.request import Request
 from ahbm.choice.configured import COMPARED_PES
 from ahbm.config.ccl import CclConfig
 from ahbm.config.topology import load_machine
-from ahbm.core.compiled import Cost
+from ahbm.core.compiled import Compiled, Cost
 from ahbm.core.emulator import Emulator
+from ahbm.source.algorithm import Algorithm
 from support.choosing import compiled
 
 SMALL = {"sip.cube_mesh.w": 2, "sip.cube_mesh.h": 2}
@@ -127,9 +129,9 @@ def test_an_algorithm_is_measured_against_the_budget_once(monkeypatch: pytest.Mo
     lowered: list[str] = []
     lower = Emulator._lower
 
-    def counted(self: Emulator, request: Request, algorithm: object, settings: object, layout: object) -> object:
-        lowered.append(algorithm.name)  # type: ignore[attr-defined]
-        return lower(self, request, algorithm, settings, layout)  # type: ignore[arg-type]
+    def counted(self: Emulator, request: Request, algorithm: Algorithm, *others: Any) -> Compiled:
+        lowered.append(algorithm.name)
+        return lower(self, request, algorithm, *others)
 
     monkeypatch.setattr(Emulator, "_lower", counted)
     monkeypatch.setattr("ahbm.choice.configured.MODERATE_OPS", 1 << 18)

@@ -214,6 +214,15 @@ def test_programs_made_for_other_ranks_are_checked() -> None:
             job.replay(machine, [None] * calls, made_for=wrong)
 
 
+def test_programs_of_another_machine_are_no_calls_of_a_job() -> None:
+    job = changed(STEP, dp=4).workload()
+    report = replay(job, "job", Setup("npu_switch_8", overrides={"system.sips.count": 4}))
+    machine, programs = report.emulator.machine, [made.program for made in report.performed.programs]
+    assert max(job.replay(machine, programs).ends_ps) == 1000 * report.latency_ns
+    with pytest.raises(AhbmError, match="was made for another machine"):
+        job.replay(machine.changed([("system.sips.link.bandwidth_gbs", "200")]), programs)
+
+
 def test_the_command_says_how_many_ranks_it_simulates(tmp_path: Path) -> None:
     files = changed(STEP, dp=4).workload().write(tmp_path / "step")
     target = [str(files[0]), "-t", "npu_switch_8", "--set", "system.sips.count=4"]

@@ -353,14 +353,14 @@ def _split(law: Law, rows: Rows, template: Template, across: bool) -> Law:
     if rows.shared:
         return law
     steps = float(rows.steps[0, 0])
-    least = min(each.step_us for each in law.spoken)
+    least = min(each.step_us for each in law.protocols)
     if template.launch_ns is not None:
         launch = min(template.launch_ns / 1000, 0.999 * least * steps)
     else:
         step = template.steps_ns[0] if template.steps_ns else STEP_NS["across" if across else "inside"]
         launch = least * steps * templates.LAUNCH_US / (templates.LAUNCH_US + steps * step / 1000)
-    spoken = tuple(replace(each, step_us=each.step_us - launch / steps) for each in law.spoken)
-    return replace(law, launch_us=law.launch_us + launch, spoken=spoken)
+    protocols = tuple(replace(each, step_us=each.step_us - launch / steps) for each in law.protocols)
+    return replace(law, launch_us=law.launch_us + launch, protocols=protocols)
 
 
 def _parameters(free: Law, law: Law, rows: Rows, template: Template) -> tuple[tuple[Parameter, ...], Floats]:
@@ -375,7 +375,7 @@ def _parameters(free: Law, law: Law, rows: Rows, template: Template) -> tuple[tu
             values.append(unit * getattr(law, field))
         else:
             names.append(f"protocols.{written.names(law)[number]}.{paths.get(field, field)}")
-            values.append(getattr(law.spoken[number], field) * (1000 if field == "step_us" else 1))
+            values.append(getattr(law.protocols[number], field) * (1000 if field == "step_us" else 1))
     covariance = uncertainty.covariance(free, rows)
     found = [
         Parameter(name, float(value), 100 * sqrt(covariance[at, at]))

@@ -97,7 +97,7 @@ def _near(template: Template, law: Law, table: Table, apart: Coefficients, lower
 
     changes = (None, "step_ns", "nic_step_ns", "max_gbs" if law.chunk_bytes is None else "nic_gbs")
     emulators = {name: [changed(name, key) for key in changes] for name in tree["protocols"]}
-    spoken_by = [emulators[name] for name in written.names(law)]
+    runs_of = [emulators[name] for name in written.names(law)]
     found: Coefficients = {}
     for row in table.rows:
         key = table.collective, table.ranks, row.bytes
@@ -107,17 +107,17 @@ def _near(template: Template, law: Law, table: Table, apart: Coefficients, lower
         one = rows([replace(table, rows=(row,))], apart)
         sums, used = (np.array(of.each(one))[:, 0] for of in (replace(law, chunk_bytes=None), law))
         least = min(us for us, term in zip(sums, law.shape.terms, strict=True) if term.free)
-        of = zip(spoken_by, law.spoken, law.shape.terms, sums, used == used.min(), strict=True)
-        for runs, spoken, term, us, here in of:
-            gbs = row.bytes / (1000 * spoken.wire_us(one, 1.0)[0])
+        of = zip(runs_of, law.protocols, law.shape.terms, sums, used == used.min(), strict=True)
+        for runs, protocol, term, us, here in of:
+            gbs = row.bytes / (1000 * protocol.wire_us(one, 1.0)[0])
             if (us > SLOW * least and not here) or gbs < LEAST_GBS:
                 continue
             at = term.way or 0
             now, *then = (written.us(emulator, *key, names[at]) for emulator in runs)
             inside, between, wire = (abs(each - now) / CHANGE for each in then)
             wire *= 1 + CHANGE
-            crossings = between / (law.nic_steps * spoken.step_us)
-            steps, volume = inside / spoken.step_us + crossings, wire / spoken.wire_us(one, 1.0)[0]
+            crossings = between / (law.nic_steps * protocol.step_us)
+            steps, volume = inside / protocol.step_us + crossings, wire / protocol.wire_us(one, 1.0)[0]
             found[key][at] = steps, volume, now - inside - between - wire, crossings
     return found
 

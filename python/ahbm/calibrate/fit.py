@@ -84,8 +84,8 @@ def fits(shape: Shape, rows: Rows, weights: Floats, starts: int = STARTS) -> lis
                 loss = sum(each[0] for each in found if each is not None)
                 known = best[number]
                 if known is None or loss < known[0]:
-                    spoken = tuple(one for each in found if each is not None for one in each[1].spoken)
-                    best[number] = loss, Law(shape, 0.0, spoken, (border,))
+                    protocols = tuple(one for each in found if each is not None for one in each[1].protocols)
+                    best[number] = loss, Law(shape, 0.0, protocols, (border,))
     return best
 
 
@@ -120,14 +120,14 @@ def _refined(law: Law, rows: Rows, kept: Sequence[int] = ()) -> Law:
     part = np.searchsorted(np.asarray(law.borders, np.float64), rows.n, side="right")
     found, at, before = law, 0, 0
     for number, terms in enumerate(law.shape.groups):
-        one = replace(law, shape=Shape((terms,)), spoken=law.spoken[at : at + len(terms)])
+        one = replace(law, shape=Shape((terms,)), protocols=law.protocols[at : at + len(terms)])
         point = encoded(one, rows.shared)[None]
         stay = [place - before for place in kept if 0 <= place - before < point.size]
         for _ in range(NEARER if len(stay) < point.size else 0):
             point, _ = searched(terms, rows, (part == number)[None].astype(np.float64), point, point, stay)
-        spoken = (*found.spoken[:at], *decoded(terms, point[0], rows.shared), *found.spoken[at + len(terms) :])
+        protocols = (*found.protocols[:at], *decoded(terms, point[0], rows.shared), *found.protocols[at + len(terms) :])
         values = {field: float(np.exp(point[0, place])) for place, field in enumerate(rows.shared)}
-        found = replace(found, spoken=spoken).with_shared(values)
+        found = replace(found, protocols=protocols).with_shared(values)
         at, before = at + len(terms), before + point.size
     return found
 
@@ -277,8 +277,10 @@ def _ordered(law: Law) -> Law:
     terms = law.shape.terms
     if len(law.shape.groups) > 1 or any(term.step_of is not None or term.gbs_of is not None for term in terms):
         return law
-    pairs = sorted(zip(law.spoken, terms, strict=True), key=lambda pair: pair[0].gbs)
-    return replace(law, shape=Shape((tuple(term for _, term in pairs),)), spoken=tuple(spoken for spoken, _ in pairs))
+    pairs = sorted(zip(law.protocols, terms, strict=True), key=lambda pair: pair[0].gbs)
+    return replace(
+        law, shape=Shape((tuple(term for _, term in pairs),)), protocols=tuple(protocol for protocol, _ in pairs)
+    )
 
 
 def _starts(terms: Sequence[Term], rows: Rows, shared: Sequence[str], count: int) -> Iterator[Floats]:

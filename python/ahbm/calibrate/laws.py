@@ -81,7 +81,7 @@ class Term:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Its own parameters, by the fields of `Spoken`, in the order of a point of the search space."""
+        """Its own parameters, by the fields of `ProtocolLaw`, in the order of a point of the search space."""
         own = {
             "step_us": self.step_of is None,
             "gbs": self.gbs_of is None,
@@ -138,7 +138,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Spoken:
+class ProtocolLaw:
     """One protocol with its numbers."""
 
     step_us: float
@@ -164,7 +164,7 @@ class Law:
 
     shape: Shape
     launch_us: float
-    spoken: tuple[Spoken, ...]
+    protocols: tuple[ProtocolLaw, ...]
     borders: tuple[int, ...] = ()
     """The first sizes of the second group and those after it, in bytes."""
     nic_steps: float = 1.0
@@ -183,17 +183,18 @@ class Law:
     def with_part(self, number: int, key: str, value: float) -> Law:
         """The law with another `step_us`, `gbs`, `ramp_bytes` or `exponent` of a term, and of those that are tied to
         it."""
-        spoken = list(self.spoken)
+        protocols = list(self.protocols)
         for at, term in enumerate(self.shape.terms):
             if number in (at, {"step_us": term.step_of, "gbs": term.gbs_of}.get(key)):
-                spoken[at] = replace(spoken[at], **{key: value})
-        return replace(self, spoken=tuple(spoken))
+                protocols[at] = replace(protocols[at], **{key: value})
+        return replace(self, protocols=tuple(protocols))
 
     def each(self, rows: Rows) -> list[Floats]:
         """Time of every row by every protocol, without the launch; infinite where the library does not use it."""
         rows = rows.bordered(self.chunk_bytes)
         return [
-            spoken.us(rows, term, self.nic_steps) for spoken, term in zip(self.spoken, self.shape.terms, strict=True)
+            protocol.us(rows, term, self.nic_steps)
+            for protocol, term in zip(self.protocols, self.shape.terms, strict=True)
         ]
 
     def us(self, rows: Rows) -> Floats:
@@ -225,18 +226,18 @@ BOUNDS = {
 def encoded(law: Law, shared: Sequence[str]) -> Floats:
     """The point of the search space of a law."""
     values = [float(getattr(law, field)) for field in shared]
-    for term, spoken in zip(law.shape.terms, law.spoken, strict=True):
-        own = [float(getattr(spoken, key)) for key in term.keys]
-        values += [*own[:-1], spoken.exponent / (1 - spoken.exponent)] if term.exponent else own
+    for term, protocol in zip(law.shape.terms, law.protocols, strict=True):
+        own = [float(getattr(protocol, key)) for key in term.keys]
+        values += [*own[:-1], protocol.exponent / (1 - protocol.exponent)] if term.exponent else own
     return np.log(np.maximum(values, 1e-12))
 
 
-def decoded(terms: Sequence[Term], point: Floats, shared: Sequence[str]) -> list[Spoken]:
+def decoded(terms: Sequence[Term], point: Floats, shared: Sequence[str]) -> list[ProtocolLaw]:
     """Protocols of a point of the search space: logarithms; of an exponent, the logit."""
     values = np.exp(point)
-    spoken = []
+    protocols = []
     for term, (step, gbs) in zip(terms, columns(terms, shared), strict=True):
         ramp = float(values[gbs + 1]) if term.ramp else 0.0
         exponent = float(1 / (1 + 1 / values[gbs + 2])) if term.exponent else 0.5
-        spoken.append(Spoken(float(values[step]), float(values[gbs]), ramp, exponent))
-    return spoken
+        protocols.append(ProtocolLaw(float(values[step]), float(values[gbs]), ramp, exponent))
+    return protocols

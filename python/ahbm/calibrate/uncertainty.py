@@ -26,7 +26,7 @@ STEP_US = 0.6
 
 def parameters(law: Law, rows: Rows) -> list[tuple[int | None, str]]:
     """The free parameters in the order of the covariance: the protocol's number, None for what all share, and the field
-    of a law or of `Spoken`."""
+    of a law or of `ProtocolLaw`."""
     own = [(number, key) for number, term in enumerate(law.shape.terms) for key in term.keys]
     return [*((None, field) for field in rows.shared), *own]
 
@@ -42,7 +42,7 @@ def covariance(law: Law, rows: Rows, kept: Sequence[int] = ()) -> Floats:
         if number is None:
             changed = law.with_shared({key: getattr(law, key) * (1 + CHANGE)})
         else:
-            changed = law.with_part(number, key, getattr(law.spoken[number], key) * (1 + CHANGE))
+            changed = law.with_part(number, key, getattr(law.protocols[number], key) * (1 + CHANGE))
         slopes.append(np.log(changed.us(rows) / us) / CHANGE)
     jacobian = np.array(slopes).T
     # The robust scale: one row in error does not widen all bands.
@@ -77,7 +77,7 @@ def roughest(law: Law, rows: Rows, kept: Sequence[int]) -> tuple[int, list[float
     number, key = named[place]
     if number is None or by[place] <= 1:
         return None
-    return free[place], _round(key, getattr(law.spoken[number], key), float(errors[place]))
+    return free[place], _round(key, getattr(law.protocols[number], key), float(errors[place]))
 
 
 def _round(key: str, value: float, error: float) -> list[float]:

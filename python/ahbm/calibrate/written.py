@@ -53,20 +53,20 @@ def protocols(law: Law, algorithms: Sequence[str | None] = ()) -> dict[str, dict
     """The section `protocols` of a law. algorithms: those that its terms go with."""
     groups = [number for number, group in enumerate(law.shape.groups) for _ in group]
     found: dict[str, dict[str, Any]] = {}
-    for name, spoken, group, term in zip(names(law), law.spoken, groups, law.shape.terms, strict=True):
-        keys: dict[str, Any] = {"step_ns": round(1000 * spoken.step_us, 3)}
+    for name, protocol, group, term in zip(names(law), law.protocols, groups, law.shape.terms, strict=True):
+        keys: dict[str, Any] = {"step_ns": round(1000 * protocol.step_us, 3)}
         if law.nic_steps != 1.0 or law.chunk_bytes is not None:
-            keys["nic_step_ns"] = round(1000 * law.nic_steps * spoken.step_us, 3)
+            keys["nic_step_ns"] = round(1000 * law.nic_steps * protocol.step_us, 3)
         if law.chunk_bytes is None:
-            keys["max_gbs"] = float(f"{spoken.gbs:.7g}")
+            keys["max_gbs"] = float(f"{protocol.gbs:.7g}")
         else:
-            keys["nic_gbs"] = float(f"{spoken.gbs:.7g}")
+            keys["nic_gbs"] = float(f"{protocol.gbs:.7g}")
             keys["algorithms"] = [algorithms[term.way or 0]]
             keys |= {"min_chunk_bytes": law.chunk_bytes} if not term.free else {"max_chunk_bytes": law.chunk_bytes - 1}
             keys |= {"slice_bytes": SLICE} if not found else {}
-        if spoken.ramp_bytes:
-            keys["ramp_bytes"] = max(round(spoken.ramp_bytes), 1)
-            keys["ramp_exponent"] = float(f"{spoken.exponent:.7g}")
+        if protocol.ramp_bytes:
+            keys["ramp_bytes"] = max(round(protocol.ramp_bytes), 1)
+            keys["ramp_exponent"] = float(f"{protocol.exponent:.7g}")
         if group:
             keys["min_bytes"] = law.borders[group - 1]
         if group < len(law.borders):
@@ -88,15 +88,15 @@ def tree(
     template: Template, law: Law, ranks: int, collective: str, last: Sequence[int | None] | None = None
 ) -> dict[str, Any]:
     """The machine of a law, as `topology.yaml` declares it. last: the sizes up to which each protocol is used."""
-    most = max(spoken.gbs for spoken in law.spoken)
+    most = max(protocol.gbs for protocol in law.protocols)
     found = template.machine(ranks, **{"link_gbs" if law.chunk_bytes is None else "nic_gbs": most})
     found["launch"] = found.get("launch") or {"overhead_ns": round(1000 * law.launch_us, 3)}
     found["protocols"] = {
         name: keys | wires(found) for name, keys in protocols(law, template.algorithms(collective)).items()
     }
-    for spoken, size in zip(found["protocols"].values(), last or (), strict=False):
+    for protocol, size in zip(found["protocols"].values(), last or (), strict=False):
         if size is not None:
-            spoken["max_bytes"] = size
+            protocol["max_bytes"] = size
     return found
 
 
@@ -127,10 +127,10 @@ def coefficients(
         library.setdefault(collective, list(ALGORITHMS[collective]))
 
     def on(step_us: float, gbs: float, nic_steps: float = 1.0) -> Emulator:
-        spoken = {"step_ns": 1000 * step_us, "nic_step_ns": 1000 * nic_steps * step_us, "max_gbs": gbs}
+        keys = {"step_ns": 1000 * step_us, "nic_step_ns": 1000 * nic_steps * step_us, "max_gbs": gbs}
         if algorithm:
-            spoken = {**spoken, "max_gbs": float("inf"), "nic_gbs": gbs, "slice_bytes": SLICE}
-        return emulator({**declared, "protocols": {"p": spoken}, "protocol": "p"})
+            keys = {**keys, "max_gbs": float("inf"), "nic_gbs": gbs, "slice_bytes": SLICE}
+        return emulator({**declared, "protocols": {"p": keys}, "protocol": "p"})
 
     def took(emulator: Emulator, nbytes: int) -> float:
         return us(emulator, collective, ranks, nbytes, algorithm)

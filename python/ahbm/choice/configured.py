@@ -135,8 +135,8 @@ def best(emulator: Emulator, request: Request, names: Sequence[str]) -> tuple[st
             log("emulator", INFO, "%s", note)
             return winner, (note,)
         return _first_that_knows(emulator, names, network)
-    one = emulator.speaking(ways[0][0], request.tiles * request.nbytes) if ways else emulator
-    at = next((at for at, name in enumerate(known) if one.affords(request, name, MODERATE_OPS)), 0)
+    protocol = ways[0][0] if ways else None
+    at = next((at for at, name in enumerate(known) if emulator.affords(request, name, MODERATE_OPS, protocol)), 0)
     why = f"of {len(known)} the first, as none are compared among more than {COMPARED_PES} PEs"
     if at:
         why = f"{' and '.join(known[:at])} would make more than {MODERATE_OPS} tl calls"

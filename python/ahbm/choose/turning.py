@@ -11,7 +11,7 @@ from ahbm.choose.oracle import OracleTable
 from ahbm.choose.outcomes import request_of
 from ahbm.choose.regret import Point
 from ahbm.config.ccl import CclConfig
-from ahbm.config.protocols import permits, spoken_with, usable
+from ahbm.config.protocols import permits, usable, used_with
 from ahbm.core.emulator import Emulator
 from ahbm.errors import AhbmError
 
@@ -66,8 +66,8 @@ class Turning:
         emulator = self._emulator(point)
         machine = emulator.machine
         try:
-            spoken = usable(machine, point.nbytes, point.ranks)
-            found = [one for one, _ in spoken_with(machine, spoken, [algorithm], emulator.ccl.algorithms)]
+            fit = usable(machine, point.nbytes, point.ranks)
+            found = [one for one, _ in used_with(machine, fit, [algorithm], emulator.ccl.algorithms)]
         except AhbmError:  # the algorithm's own row says why
             found = []
         fit = [one for one in found if permits(machine, one.name, point.nbytes, point.ranks)]

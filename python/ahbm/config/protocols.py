@@ -1,25 +1,22 @@
-"""Protocols of a communication library: the machine that a call of some size finds with each."""
+"""Protocols of a communication library: which a call has, and where they limit."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
-from math import inf, sqrt
 from typing import NamedTuple
 
-from ahbm._core import Machine
+from ahbm._core import Machine, Protocol
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.config.settings import Settings
 from ahbm.errors import ConfigError
 
 LINK_GBS, NIC_GBS = "system.sips.link.bandwidth_gbs", "system.sips.nodes.nic_gbs"
 LINK_NS, NIC_NS = "system.sips.link.latency_ns", "system.sips.nodes.nic_latency_ns"
-_NODES = "system.sips.nodes."
 RELATIVE = re.compile(r"[x×](\d+(?:\.\d+)?)|(\d+(?:\.\d+)?)[x×]", re.ASCII)  # noqa: RUF001
 """A factor of a parameter: "2x", or "x2"."""
-STRIPES, GAIN = f"{_NODES}stripes", f"{_NODES}striped_gain"
+GAIN = "system.sips.nodes.striped_gain"
 BEYOND = 2
 """How far from the rows that a protocol was fitted to its numbers still say something, as a factor of the size:
 errors are known at rows that were held back, whose neighbours have twice and half their size."""
@@ -31,86 +28,16 @@ Range = tuple[int, int | None]
 """Least and most; None for no most."""
 
 
-class Protocol(NamedTuple):
-    """A protocol of `topology.yaml`: what it does to links between SIPs, and the sizes that the library uses it for."""
-
-    name: str
-    efficiency: float
-    """Share of a link's bandwidth that payload gets."""
-    max_gbs: float
-    """Most payload that a link carries, in GB/s."""
-    nic_gbs: float | None
-    """Most payload that a network interface carries, in GB/s; None: the way of a message carries as much as a link."""
-    ramp_bytes: int
-    """Bytes of one rank's array at which half of the bandwidth is reached."""
-    ramp_exponent: float
-    """The power with which the share of the bandwidth grows."""
-    bytes: Range
-    """Bytes of one rank's array that it is used for."""
-    chunk_bytes: Range
-    """Bytes of one rank's array by the number of ranks that it is used for."""
-    slots: int | None
-    """Messages a queue holds; None as the algorithm says."""
-    channels: tuple[int, float, int] | None
-    """Most channels of a call, GB/s of each, and least bytes of one rank's array for each; None: it has none."""
-    algorithms: Sequence[str]
-    """Those that it is used with; empty for all."""
-    wires: tuple[float | None, float | None]
-    """GB/s of the links, and of the network interfaces, that its bandwidths were measured with; None: they hold over
-    all."""
-
-    def is_for(self, nbytes: int, ranks: int) -> bool:
-        """Whether the library uses it for `nbytes` bytes of one rank's array among `ranks` ranks."""
-        sizes = (nbytes, self.bytes), (nbytes // ranks, self.chunk_bytes)
-        return all(least <= size and (most is None or size <= most) for size, (least, most) in sizes)
-
-    def share(self, nbytes: float) -> float:
-        """The part of the bandwidth that `nbytes` bytes of one rank's array get."""
-        ramp = self.ramp_bytes / nbytes
-        return 1 / (1 + (sqrt(ramp) if self.ramp_exponent == 0.5 else ramp**self.ramp_exponent))
-
-    @property
-    def by_size(self) -> bool:
-        """Whether bandwidths depend on the size."""
-        return bool(self.ramp_bytes or self.channels)
-
-    def on(self, nbytes: int) -> tuple[tuple[str, str], ...]:
-        """The overrides of the machine on which a call of `nbytes` bytes of one rank's array runs with it.
-
-        n bytes get 1 / (1 + (ramp_bytes / n)^ramp_exponent) of the bandwidth. With 1/2, they take
-        n / b + sqrt(ramp_bytes · n) / b: the time over a pipeline whose chunks are as long as is best. Other powers are
-        those of libraries that use more channels for more bytes, as `channels` says with numbers.
-        """
-        found = [("protocol", self.name)]
-        if self.by_size and nbytes:
-            share = self.share(nbytes) if self.ramp_bytes else 1.0
-            if share < 1:
-                found.append((f"protocols.{self.name}.share", repr(share)))
-            bandwidths = {"efficiency": self.efficiency, "max_gbs": self.max_gbs, "nic_gbs": self.nic_gbs}
-            if self.channels:
-                most, bandwidths["channel_gbs"], least = self.channels
-                used = min(most, max(1, nbytes // least)) if least else most
-                found.append((f"protocols.{self.name}.channels", str(used)))
-            for key, value in bandwidths.items():
-                if value not in (None, inf):
-                    found.append((f"protocols.{self.name}.{key}", repr(value * share)))
-        return tuple(found)
-
-    def applied(self, settings: Settings) -> Settings:
-        """The settings of an algorithm that runs with it: as many slots as it says."""
-        if self.slots is None:
-            return settings
-        return replace(settings, queues=settings.queues._replace(n_slots=self.slots))
-
-
-def protocols_of(machine: Machine) -> tuple[Protocol, ...]:
-    """The protocols of a machine, in the order of its file."""
-    return tuple(Protocol(*row) for row in machine.protocols)
+def applied(protocol: Protocol, settings: Settings) -> Settings:
+    """The settings of an algorithm that runs with a protocol: as many slots as it says."""
+    if protocol.slots is None:
+        return settings
+    return replace(settings, queues=settings.queues._replace(n_slots=protocol.slots))
 
 
 def named(machine: Machine, name: str | None) -> Protocol | None:
     """The protocol of a machine by its name; None where it has none of that name."""
-    return next((protocol for protocol in protocols_of(machine) if protocol.name == name), None)
+    return next((protocol for protocol in machine.protocols if protocol.name == name), None)
 
 
 def forced(machine: Machine, name: str, nbytes: int, ranks: int | None = None) -> Protocol:
@@ -119,9 +46,9 @@ def forced(machine: Machine, name: str, nbytes: int, ranks: int | None = None) -
     Raises ConfigError: AHBM-C210 for a name that the machine does not have, and C192 for a protocol of a machine that
     was fitted to measurements where it was not: with it, the machine's numbers say nothing there.
     """
-    found = next((protocol for protocol in protocols_of(machine) if protocol.name.lower() == name.lower()), None)
+    found = next((protocol for protocol in machine.protocols if protocol.name.lower() == name.lower()), None)
     if found is None:
-        names = [protocol.name for protocol in protocols_of(machine)]
+        names = [protocol.name for protocol in machine.protocols]
         raise ConfigError(
             "AHBM-C210",
             f"the machine's library has no protocol {name[:40]!r}: it has {', '.join(names) or 'none'}",
@@ -130,7 +57,7 @@ def forced(machine: Machine, name: str, nbytes: int, ranks: int | None = None) -
     if not permits(machine, found.name, nbytes, ranks):
         least, most = _fitted(machine, found.name, ranks)
         among = "" if ranks is None else f" among {ranks} ranks"
-        others = [one.name for one in protocols_of(machine) if one is not found and one.name != found.name]
+        others = [one.name for one in machine.protocols if one is not found and one.name != found.name]
         fit = [name for name in others if permits(machine, name, nbytes, ranks)]
         sizes = f"at least {least} bytes" if most is None else f"{least} to {most} bytes"
         has = f"the machine has {', '.join(others)} besides" if others else "the machine has no other"
@@ -151,7 +78,7 @@ def permits(machine: Machine, name: str, nbytes: int, ranks: int | None = None) 
 
 def reach(machine: Machine, name: str, ranks: int | None = None) -> Range:
     """The sizes that a protocol by its name may be named for; all on a machine without such a protocol."""
-    own = next((protocol.name for protocol in protocols_of(machine) if protocol.name.lower() == name.lower()), None)
+    own = next((protocol.name for protocol in machine.protocols if protocol.name.lower() == name.lower()), None)
     least, most = (0, None) if own is None else _fitted(machine, own, ranks)
     return -(-least // BEYOND), None if most is None else most * BEYOND
 
@@ -175,42 +102,62 @@ def _fitted(machine: Machine, name: str, ranks: int | None) -> Range:
     )
 
 
-def striped(
+class CallCosts(NamedTuple):
+    """What the costs of a call depend on besides the machine: see `Machine.with_costs`."""
+
+    protocol: str | None = None
+    """Its protocol, where the machine has none for all runs."""
+    nbytes: int = 0
+    """Bytes of one rank's array, which bandwidths of protocols depend on; 0 where they are not known."""
+    channels: int | None = None
+    """Channels instead of those that the bytes fill, of protocols that have as many."""
+    math_per_ns: int | None = None
+    """f16 elements that the math engine processes per nanosecond; None: as the machine says."""
+    interfaces: int | None = None
+    """Interfaces of a node that its messages between nodes are spread over; None for a call inside a node."""
+    even: bool = False
+    """Whether all ranks send to all others: no switch reduces what crosses the interfaces."""
+    part: tuple[int, int] = (1, 1)
+    """The part of an interface's bandwidth that it gets, as a fraction."""
+
+
+Crossing = tuple[int | None, bool, tuple[int, int]]
+"""`interfaces`, `even` and `part` of the costs of a call."""
+
+
+def crossing(
     machine: Machine,
     ranks: Sequence[int],
     collective: str,
     explicit: bool,
     shares: Sequence[Sequence[int]] | None = None,
-) -> tuple[tuple[str, str], ...]:
-    """The overrides of the machine on which messages between nodes of a call find their interfaces.
+) -> Crossing:
+    """The interfaces of a call among SIPs `ranks`.
 
-    ranks: its SIPs. A collective of a library runs over channels that cross at each of its ranks of a node, so that
-    as many interfaces carry it as ranks of a node take part. A message from one rank to another has the interfaces of
-    these alone: those of a collective of pairs, and those of a program that says `explicit`-ly who sends what to
-    whom. Where all ranks of whole nodes exchange with all others, each keeps its own interface busy; the interfaces
-    of a node then carry what they do together, less by as much as the busiest rank has more than the others:
-    `shares`, what each rank sends to each.
+    A collective of a library runs over channels that cross at each of its ranks of a node, so that as many interfaces
+    carry it as ranks of a node take part. A message from one rank to another has the interfaces of these alone: those
+    of a collective of pairs, and those of a program that says `explicit`-ly who sends what to whom. Where all ranks of
+    whole nodes exchange with all others, each keeps its own interface busy; the interfaces of a node then carry what
+    they do together, less by as much as the busiest rank has more than the others: `shares`, what each rank sends to
+    each.
     """
-    size, found = machine.node_size, dict(machine.parameters)
-    if machine.topology != "nodes" or found.get(f"{_NODES}striped") != "true":
-        return ()
+    if not machine.striped:
+        return None, False, (1, 1)
+    size = machine.node_size
     nodes: dict[int, int] = {}
     for rank in ranks:
         nodes[rank // size] = nodes.get(rank // size, 0) + 1
     if len(nodes) < 2:
-        return ()
+        return None, False, (1, 1)
     least = min(nodes.values())
     if explicit or collective in PAIRWISE or (collective == ALL_TO_ALL and least < size):
-        return ((STRIPES, "1"),)
+        return 1, False, (1, 1)
     if collective != ALL_TO_ALL:
-        return ((STRIPES, str(least)),)
-    even = () if GAIN not in found else ((GAIN, "1"),)
-    part = _balance(ranks, size, shares) if shares is not None else 1.0
-    uneven = () if part == 1 else ((NIC_GBS, repr(_gbs(found[NIC_GBS]) * part)),)
-    return ((STRIPES, str(size)), *even, *uneven)
+        return least, False, (1, 1)
+    return size, True, _balance(ranks, size, shares) if shares is not None else (1, 1)
 
 
-def _balance(ranks: Sequence[int], size: int, shares: Sequence[Sequence[int]]) -> float:
+def _balance(ranks: Sequence[int], size: int, shares: Sequence[Sequence[int]]) -> tuple[int, int]:
     """What the busiest node sends to others or gets from them, over what it would if all of its ranks were as busy as
     the busiest of all."""
     nodes = [rank // size for rank in ranks]
@@ -222,7 +169,7 @@ def _balance(ranks: Sequence[int], size: int, shares: Sequence[Sequence[int]]) -
         ]
         busiest = max(busiest, *across)
         most = max(most, *(sum(n for n, at in zip(across, nodes, strict=True) if at == node) for node in set(nodes)))
-    return most / (busiest * size) if busiest else 1.0
+    return (most, busiest * size) if busiest else (1, 1)
 
 
 def chosen(machine: Machine) -> Protocol | None:
@@ -230,85 +177,17 @@ def chosen(machine: Machine) -> Protocol | None:
     return named(machine, machine.protocol)
 
 
-def spoken(machine: Machine, name: str | None, nbytes: int, more: Sequence[tuple[str, str]] = ()) -> Machine:
-    """The machine that calls of `nbytes` bytes of one rank's array find with the protocol of this name, None for none
-    to choose, and with `more` overrides."""
-    protocol = named(machine, name)
-    assert protocol is not None or name is None, "changes of a machine leave the names of its protocols"
-    return machine.for_calls([*(protocol.on(nbytes) if protocol else ()), *more], nbytes)
-
-
-def voices(machine: Machine) -> list[tuple[Machine, Protocol]]:
-    """Each machine that calls on a machine find, of a job as many as there are, with the protocol that they use."""
-    return [(each, own) for each in (machine, *machine.voices) if (own := chosen(each)) is not None]
-
-
-class Caps(NamedTuple):
-    """GB/s of payload that a protocol lets links between SIPs carry; None where the links themselves have no more."""
-
-    link: float | None
-    way: float | None
-    """Of the way of a SIP between nodes of `topology: nodes`."""
-    spine: float | None
-    """Of all ways of a node together."""
-
-    def on(self, link: str) -> float | None:
-        """That of a link by its name."""
-        if "spine" in link:
-            return self.spine
-        return self.way if ".in->" in link or link.endswith(".out") else self.link
-
-
 ALIKE = 1.01
 """Bandwidths are alike up to this factor: a calibration gives a link and its protocol one, up to rounding."""
-
-
-def caps(machine: Machine, protocol: Protocol, alike: float = ALIKE) -> Caps:
-    """Where a protocol limits, so that more bandwidth of the machine between SIPs changes nothing, or less than it
-    could."""
-    found = dict(machine.parameters)
-    bandwidths = [key for key in found if key == LINK_GBS or fnmatchcase(key, "system.sips.edges.*.bandwidth_gbs")]
-    together = inf if protocol.channels is None else protocol.channels[0] * protocol.channels[1]
-    most = min(protocol.max_gbs, together)
-
-    def less(most: float, gbs: float) -> float | None:
-        return most if most < alike * gbs * protocol.efficiency else None
-
-    slowest = min(_gbs(found[key]) for key in bandwidths)
-    wire, nic_wire = protocol.wires
-    if NIC_GBS not in found:
-        return Caps(less(_rewired(protocol, most, wire, slowest), slowest), None, None)
-    size = int(found[f"{_NODES}size"])
-    stripes = size if found.get(f"{_NODES}striped") == "true" else 1
-    used = min(int(found.get(STRIPES, stripes)), stripes)
-    gain = float(found.get(GAIN, 1)) if stripes > 1 else 1.0
-    own_gain = gain if used == stripes else 1.0
-    nic = _gbs(found[NIC_GBS])
-    if protocol.nic_gbs is not None:
-        each = _rewired(protocol, protocol.nic_gbs, nic_wire, nic, gain)
-        spine = less(each * size, nic * size * own_gain / float(found[f"{_NODES}taper"]))
-        link = less(_rewired(protocol, most, wire, slowest), slowest)
-        return Caps(link, less(min(each * used, together), nic * used * own_gain), spine)
-    if STRIPES in found and wire is not None and nic_wire is not None:
-        # A call between nodes: the slower of links and interfaces is its wire.
-        all_ = stripes * gain
-        both = _rewired(protocol, most, min(wire, nic_wire * all_), min(slowest, nic * all_))
-        return Caps(less(both, slowest), less(both, nic * used * own_gain), None)
-    way = _rewired(protocol, most, nic_wire, nic, gain * stripes)
-    return Caps(less(_rewired(protocol, most, wire, slowest), slowest), less(way, nic * used * own_gain), None)
-
-
-def _rewired(protocol: Protocol, most: float, wire: float | None, gbs: float, times: float = 1.0) -> float:
-    """What a protocol carries over other wires than the one that `most` was measured with: the time of a byte differs
-    by what it takes on the wire. The machine does the same."""
-    if wire is None or abs(wire / gbs - 1) < ROUNDED:
-        return most
-    left = 1 / most + (1 / gbs - 1 / wire) / (times * protocol.efficiency)
-    return 1 / left if left > 0 else inf
-
-
 ROUNDED = 1e-6
 """Bandwidths are one up to this part: the machine rounds them."""
+
+
+def cap_of(link: str, caps: tuple[float | None, float | None, float | None]) -> float | None:
+    """The one of a machine's `caps` that is for a link between SIPs, by its name."""
+    if "spine" in link:
+        return caps[2]
+    return caps[1] if ".in->" in link or link.endswith(".out") else caps[0]
 
 
 def held(machine: Machine, name: str) -> list[str]:
@@ -332,8 +211,8 @@ def held(machine: Machine, name: str) -> list[str]:
 
 def _held(machine: Machine, protocol: Protocol, changed: Mapping[str, str]) -> list[str]:
     name, found = protocol.name, dict(machine.parameters)
-    most = caps(machine, protocol, alike=1.0)
-    where = {LINK_GBS: (most.link, "over a link", 0), NIC_GBS: (most.way, "over the way of a rank between nodes", 1)}
+    link, way, _ = machine.with_costs(CallCosts(name)).caps(1.0) or (None, None, None)
+    where = {LINK_GBS: (link, "over a link", 0), NIC_GBS: (way, "over the way of a rank between nodes", 1)}
     notes = []
     for key, value in changed.items():
         gbs, over, which = where[key]
@@ -348,7 +227,7 @@ def _held(machine: Machine, protocol: Protocol, changed: Mapping[str, str]) -> l
             )
     if NIC_GBS in found:
         link, way = _gbs(found[LINK_GBS]), _gbs(found[NIC_GBS])
-        if found.get(f"{_NODES}striped") == "true":
+        if machine.striped:
             way *= machine.node_size * float(found.get(GAIN, 1))
         told = f"links carry {link:.4g} GB/s inside a node, and its interfaces {way:.4g} to others"
         other = [
@@ -374,7 +253,7 @@ def in_steps(machine: Machine, changes: Mapping[str, object]) -> dict[str, objec
         if factor is None:
             changed[key] = value
             continue
-        for name, *_ in machine.protocols:
+        for name in [protocol.name for protocol in machine.protocols]:
             step, nic = f"protocols.{name}.step_ns", f"protocols.{name}.nic_step_ns"
             own = found.get(nic, found[step])
             if key == NIC_NS:
@@ -390,18 +269,6 @@ def in_steps(machine: Machine, changes: Mapping[str, object]) -> dict[str, objec
     return changed
 
 
-def crossing(machine: Machine, other: Machine) -> tuple[tuple[str, str], ...]:
-    """The overrides with which messages on `other` find their network interfaces as those of a machine of calls do."""
-    if machine.of_calls is None:
-        return ()
-    plain = machine.of_calls[0]
-    own = {key: value for key, value in machine.overrides[len(plain.overrides) :] if key.startswith(_NODES)}
-    if NIC_GBS in own:
-        part = _gbs(own[NIC_GBS]) / _gbs(dict(plain.parameters)[NIC_GBS])
-        own[NIC_GBS] = repr(_gbs(dict(other.parameters)[NIC_GBS]) * part)
-    return tuple(own.items())
-
-
 def _gbs(told: str) -> float:
     return float(told.removesuffix("GB/s"))
 
@@ -414,7 +281,7 @@ def usable(machine: Machine, nbytes: int, ranks: int) -> Sequence[Protocol]:
     if only is not None:
         forced(machine, only.name, nbytes, ranks)
         return (only,) if only.by_size else ()
-    known = protocols_of(machine)
+    known = machine.protocols
     found = [protocol for protocol in known if protocol.is_for(nbytes, ranks)]
     if known and not found:
         names = ", ".join(protocol.name for protocol in known)
@@ -426,7 +293,7 @@ def usable(machine: Machine, nbytes: int, ranks: int) -> Sequence[Protocol]:
     return found
 
 
-def spoken_with(
+def used_with(
     machine: Machine, usable: Sequence[Protocol], algorithms: Sequence[str], known: Collection[str]
 ) -> list[tuple[Protocol, Sequence[str]]]:
     """Those of the `usable` protocols that the machine's library uses with any of the `algorithms`, each with those.
@@ -435,7 +302,7 @@ def spoken_with(
     as for one that a user names at a size where the library takes another. Raises ConfigError (AHBM-C194) for a
     protocol of an algorithm that ccl.yaml, which names the `known`, does not name.
     """
-    bound = {name: protocol.name for protocol in protocols_of(machine) for name in protocol.algorithms}
+    bound = {name: protocol.name for protocol in machine.protocols for name in protocol.algorithms}
     if unknown := [name for name in bound if name not in known]:
         raise ConfigError(
             "AHBM-C194",

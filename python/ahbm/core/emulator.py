@@ -11,7 +11,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ahbm._core import Machine, Plan
+from ahbm._core import Machine, Plan, Protocol
 from ahbm.base import layout as layouts
 from ahbm.base.arguments import checked, refused
 from ahbm.base.collectives import COLLECTIVES
@@ -22,14 +22,14 @@ from ahbm.base.quickest import quickest
 from ahbm.base.request import Request
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.config.ccl import CclConfig, split_overrides
-from ahbm.config.protocols import Protocol, chosen, forced, spoken_with, striped, usable
+from ahbm.config.protocols import CallCosts, applied, chosen, crossing, forced, usable, used_with
 from ahbm.config.settings import Settings
 from ahbm.config.topology import load_machine
 from ahbm.core.buffers import check_buffers, check_request
 from ahbm.core.compiled import Compiled, Cost, Refusal, Spares
 from ahbm.core.fitting import fitting
 from ahbm.core.least import least
-from ahbm.core.limits import Bound, Limits, Stripes
+from ahbm.core.limits import Bound, Limits
 from ahbm.core.lowerings import Lowerings
 from ahbm.core.with_knobs import WithKnobs, with_knobs
 from ahbm.errors import AhbmError, ConfigError, DataError, UnsupportedError
@@ -40,10 +40,12 @@ CACHED_OPS = 50_000_000
 """Operations in the programs that an emulator keeps; the least recently used ones go first."""
 CACHED_CALLS = 4096
 """Requests whose program an emulator finds at once."""
-SPOKEN = 256
-"""Machines that an emulator keeps for its protocols: each has the programs of the sizes that find it."""
+PRICED = 256
+"""Costs of calls for which an emulator keeps the machine and its bounds."""
 TOO_MANY_CALLS = "AHBM-B126"
 
+_Key = tuple[Request, Settings, str]
+"""With the name of the protocol, "" for none to choose."""
 _LISTING = threading.RLock()
 """Modules are parsed for a list: two threads of CPython 3.11 must not do so at once."""
 
@@ -59,24 +61,20 @@ class Emulator:
         self._loader = AlgorithmLoader()
         self._lowerings = lowerings
         self._lock = threading.RLock()
-        self._compiled: OrderedDict[tuple[Request, Settings], Compiled] = OrderedDict()
+        self._compiled: OrderedDict[_Key, Compiled] = OrderedDict()
         self._kept_ops = 0
         """Operations in the programs of `_compiled`."""
-        self._affordable: dict[tuple[Request, Settings, int], bool] = {}
+        self._affordable: dict[tuple[_Key, int], bool] = {}
         self._known: dict[tuple[Request, str | Algorithm], Compiled] = {}
         self._spares = Spares()
         self._protocol = chosen(machine)
-        self._spoken: OrderedDict[tuple[tuple[str, str], ...], Emulator] = OrderedDict()
-        """By their overrides, the machines that calls of some size find with a protocol."""
-        self.is_spoken = False
-        """Whether the machine is one of those."""
+        self._priced: OrderedDict[CallCosts, tuple[Machine, Limits]] = OrderedDict()
         self._with_knobs: dict[tuple[str | Algorithm, Knobs, int, int], WithKnobs] = {}
         self.kept: dict[str, object] = {}
         """What other rooms remember of this emulator, by their own names."""
         self._listed: dict[str, tuple[str, ...]] = {}
         """The collectives of every configured algorithm."""
         self.limits = Limits(machine)
-        self.stripes = Stripes(machine, self.limits)
 
     @staticmethod
     @checked
@@ -297,47 +295,50 @@ class Emulator:
             self._known.clear()
             self._affordable.clear()
             self._kept_ops = 0
-            for spoken in self._spoken.values():
-                spoken.forget_programs()
 
     def forget_timelines(self) -> None:
         """Lets all timelines go: the next run of every program simulates it again."""
         for compiled in self._compiled.values():
             compiled.forget()
-        for spoken in self._spoken.values():
-            spoken.forget_timelines()
 
     @checked
-    def affords(self, request: Request, name: str, most_ops: int) -> bool:
-        """Whether a configured algorithm performs a request in at most so many operations, found once; then it is
-        compiled. What fails otherwise is affordable: whoever compiles it raises the error."""
-        settings = self.ccl.settings(name)
-        key = (request, settings)
+    def affords(self, request: Request, name: str, most_ops: int, protocol: Protocol | None = None) -> bool:
+        """Whether a configured algorithm performs a request with a protocol in at most so many operations, found once;
+        then it is compiled. What fails otherwise is affordable: whoever compiles it raises the error."""
+        key = self._key(request, self.ccl.settings(name), protocol)
         with self._lock:
-            if (*key, most_ops) not in self._affordable:
-                self._affordable[*key, most_ops] = True
+            if (key, most_ops) not in self._affordable:
+                self._affordable[key, most_ops] = True
                 try:
-                    layout = self.layout(request, settings.world_size)
-                    algorithm = self._loader.load(settings)
+                    layout = self.layout(request, key[1].world_size)
+                    algorithm = self._loader.load(self.ccl.settings(name))
                     self.check(algorithm, request)
                     if layout.count and key not in self._compiled:
-                        within = replace(settings, all_ops=most_ops)
-                        self._compiled[key] = self._lower(request, algorithm, within, layout)
+                        within = replace(key[1], all_ops=most_ops)
+                        self._compiled[key] = self._lower(request, algorithm, within, layout, protocol)
                         self._kept_ops += self._compiled[key].ops
                 except AhbmError as error:
                     log("emulator", INFO, "%s does not do: %s", name, error.message)
-                    self._affordable[*key, most_ops] = error.code != TOO_MANY_CALLS
-            return self._affordable[*key, most_ops]
+                    self._affordable[key, most_ops] = error.code != TOO_MANY_CALLS
+            return self._affordable[key, most_ops]
 
     @checked
     def _compile(self, request: Request, algorithm: str | Algorithm) -> Compiled:
         name = request.collective
         if name not in COLLECTIVES:
             raise ConfigError("AHBM-C105", f"unknown collective {name!r}", hint=did_you_mean(name, COLLECTIVES))
-        nbytes = request.tiles * request.nbytes
-        named = algorithm.protocol if isinstance(algorithm, WithKnobs) else ""
-        if not named and (ways := self.protocols(request, [algorithm])):
+        named = algorithm.protocol if isinstance(algorithm, WithKnobs) else None
+        if named is None and (ways := self.protocols(request, [algorithm])):
             return self._by_protocol([protocol for protocol, _ in ways], request, algorithm)
+        return self._compile_with(named, request, algorithm)
+
+    def _key(self, request: Request, settings: Settings, protocol: Protocol | None) -> _Key:
+        """Of a program, with the settings that it runs with."""
+        own = protocol or self._protocol
+        return request, settings if own is None else applied(own, settings), "" if protocol is None else protocol.name
+
+    def _compile_with(self, protocol: Protocol | None, request: Request, algorithm: str | Algorithm) -> Compiled:
+        """As `compile_timed`, with one protocol; None: no choice of the machine's library, or that of all runs."""
         settings = self.settings(algorithm)
         layout = self.layout(request, settings.world_size)
         found = self.algorithm(algorithm)
@@ -345,15 +346,13 @@ class Emulator:
         given = None if isinstance(algorithm, str) else algorithm
         if not layout.count:
             return Compiled(request, settings.algorithm, given=given)
-        if self._protocol is not None:
-            settings = self._protocol.applied(settings)
-        key = (request, settings)
+        name, nbytes, key = request.collective, request.tiles * request.nbytes, self._key(request, settings, protocol)
         with self._lock:
             if key not in self._compiled:
                 log("emulator", INFO, "%s of %d B is compiled by %s", name, nbytes, settings.algorithm)
-                self._compiled[key] = self._lower(request, found, settings, layout)
+                self._compiled[key] = self._lower(request, found, key[1], layout, protocol)
                 self._compiled[key].given = given
-                self._compiled[key].protocol = named
+                self._compiled[key].protocol = key[2]
                 self._kept_ops += self._compiled[key].ops
                 for note in self._compiled[key].notes:
                     log("emulator", INFO, "%s", note)
@@ -375,11 +374,11 @@ class Emulator:
         Raises ConfigError (AHBM-C192, C194, C210).
         """
         nbytes = request.tiles * request.nbytes
-        if self.is_spoken or not (found := usable(self.machine, nbytes, request.world_size)):
+        if not (found := usable(self.machine, nbytes, request.world_size)):
             return []
         said = {one if isinstance(one, str) else one.name: self._stated(one) for one in algorithms}
         free = [name for name, protocol in said.items() if protocol is None]
-        ways = spoken_with(self.machine, found, free, self.ccl.algorithms) if free else []
+        ways = used_with(self.machine, found, free, self.ccl.algorithms) if free else []
         for name, protocol in said.items():
             if protocol is not None:
                 ways.append((forced(self.machine, protocol, nbytes, request.world_size), [name]))
@@ -394,12 +393,11 @@ class Emulator:
     def _by_protocol(self, protocols: Sequence[Protocol], request: Request, algorithm: str | Algorithm) -> Compiled:
         """The quickest of the protocols for a request by an algorithm; raises the error of the first where none runs
         it."""
-        nbytes = request.tiles * request.nbytes
         found: dict[str, Compiled] = {}
         refused: AhbmError | None = None
         for protocol in protocols:
             try:
-                found[protocol.name] = self.speaking(protocol, nbytes).compile_timed(request, algorithm)
+                found[protocol.name] = self._compile_with(protocol, request, algorithm)
             except AhbmError as error:
                 refused = refused or error
         best = quickest({name: compiled.latency_ps for name, compiled in found.items()})
@@ -410,21 +408,45 @@ class Emulator:
         return replace(found[best], protocol=best, notes=(*found[best].notes, note))
 
     @checked
-    def speaking(self, protocol: Protocol, nbytes: int) -> Emulator:
-        """The emulator on the machine that calls of `nbytes` bytes of one rank's array find with a protocol."""
-        key = protocol.on(nbytes)
-        with self._lock:
-            if key not in self._spoken:
-                self._spoken[key] = self.on(self.machine.for_calls(key, nbytes))
-                self._spoken[key].is_spoken = True
-                while len(self._spoken) > SPOKEN:
-                    self._spoken.popitem(last=False)
-            self._spoken.move_to_end(key)
-            return self._spoken[key]
+    def costs(
+        self,
+        request: Request,
+        protocol: Protocol | None,
+        algorithm: Algorithm | None = None,
+        sips: Sequence[int] | None = None,
+    ) -> CallCosts:
+        """The costs of a request with a protocol, by any algorithm or by one, on `sips`, by default its ranks."""
+        knobs = algorithm if isinstance(algorithm, WithKnobs) else None
+        explicit = algorithm is not None and algorithm.is_plan
+        shares = request.shares if algorithm is None or getattr(algorithm, "takes_shares", False) else None
+        return CallCosts(
+            # What all runs have is no choice of a call.
+            None if protocol is None or self._protocol is not None else protocol.name,
+            0 if protocol is None else request.tiles * request.nbytes,
+            None if knobs is None else knobs.channels,
+            None if knobs is None else knobs.math_per_ns,
+            *crossing(self.machine, sips or request.ranks, request.collective, explicit, shares),
+        )
 
-    def _lower(self, request: Request, algorithm: Algorithm, settings: Settings, layout: Layout) -> Compiled:
+    @checked
+    def priced(self, costs: CallCosts) -> tuple[Machine, Limits]:
+        """The machine as calls of these costs find it, and its bounds."""
+        if costs == CallCosts():
+            return self.machine, self.limits
+        with self._lock:
+            if costs not in self._priced:
+                machine = self.machine.with_costs(costs)
+                self._priced[costs] = machine, Limits(machine)
+                while len(self._priced) > PRICED:
+                    self._priced.popitem(last=False)
+            self._priced.move_to_end(costs)
+            return self._priced[costs]
+
+    def _lower(
+        self, request: Request, algorithm: Algorithm, settings: Settings, layout: Layout, protocol: Protocol | None
+    ) -> Compiled:
         wanted = request if getattr(algorithm, "takes_shares", False) else request.padded()
-        machine = self._machine_of(wanted, algorithm)
+        machine, _ = self.priced(self.costs(request, protocol, algorithm))
 
         def make() -> tuple[Lowered, str]:
             return fitting(machine, settings, lambda chosen: algorithm.lower(machine, wanted, layout, chosen))
@@ -444,11 +466,6 @@ class Emulator:
             lowered.timed,
             tuple(filter(None, (lowered.note, note, "" if wanted is request else PADDED))),
         )
-
-    def _machine_of(self, request: Request, algorithm: Algorithm) -> Machine:
-        """The machine as messages of a request by an algorithm find it: with their network interfaces."""
-        more = striped(self.machine, request.ranks, request.collective, algorithm.is_plan, request.shares)
-        return self.stripes.on(more)[0]
 
     @checked
     def check(self, algorithm: Algorithm, request: Request) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ahbm.config.protocols import striped, usable
+from ahbm.config.protocols import usable
 from ahbm.core.compiled import Compiled
 from ahbm.core.limits import Bound, Limits, demands
 from ahbm.core.with_knobs import WithKnobs
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
+    from ahbm._core import Protocol
     from ahbm.base.request import Request
     from ahbm.core.emulator import Emulator
 
@@ -23,8 +24,6 @@ def least(emulator: Emulator, request: Request, sips: Sequence[int], compiled: C
         return Bound.known(0, "nothing to move", True)
     # What only states how much it sends need not do what a collective demands.
     program = None if compiled is None or compiled.timed else compiled.program
-
-    more = striped(emulator.machine, sips, request.collective, False, request.shares)
 
     def of(limits: Limits) -> Bound:
         found = [
@@ -43,21 +42,21 @@ def least(emulator: Emulator, request: Request, sips: Sequence[int], compiled: C
         ]
         return max(found, key=lambda bound: -1 if bound.ps is None else bound.ps)
 
-    # Not the emulators: whoever keeps a bound lets go of them.
-    heard = [(told, each.stripes.on(more)[1]) for told, each in _heard(emulator, request, compiled)]
+    ways = _ways(emulator, request, compiled)
+    found = [(told, emulator.priced(emulator.costs(request, protocol, sips=sips))[1]) for told, protocol in ways]
 
     def find() -> Bound:
-        found = [of(limits).told(told) for told, limits in heard]
-        return min(found, key=lambda bound: -1 if bound.ps is None else bound.ps)
+        bounds = [of(limits).told(told) for told, limits in found]
+        return min(bounds, key=lambda bound: -1 if bound.ps is None else bound.ps)
 
     return Bound(find)
 
 
-def _heard(emulator: Emulator, request: Request, compiled: Compiled | None) -> list[tuple[str, Emulator]]:
-    """The machines that a call may find, each with words for it."""
-    free = [("", emulator)]
+def _ways(emulator: Emulator, request: Request, compiled: Compiled | None) -> list[tuple[str, Protocol | None]]:
+    """The protocols that a call may have, each with words for it."""
+    free: list[tuple[str, Protocol | None]] = [("", None)]
     # Knobs may name a protocol of their own; none carries more than the links.
-    if emulator.is_spoken or (compiled is not None and isinstance(compiled.given, WithKnobs)):
+    if compiled is not None and isinstance(compiled.given, WithKnobs):
         return free
     nbytes = request.tiles * request.nbytes
     try:
@@ -65,4 +64,4 @@ def _heard(emulator: Emulator, request: Request, compiled: Compiled | None) -> l
     except ConfigError:
         # A size that no protocol is for runs by knobs alone.
         return free
-    return [(f" with protocol {each.name}", emulator.speaking(each, nbytes)) for each in protocols] or free
+    return [(f" with protocol {each.name}", each) for each in protocols] or free

@@ -233,24 +233,6 @@ class Limits:
         return Known(limit.ps(nbytes), reason if limit.tightest else f"{reason}, {NOT_TIGHTEST}", limit.tightest)
 
 
-class Stripes:
-    """A machine as calls find it whose messages between nodes have other interfaces than one alone: see
-    `ahbm.config.protocols.striped`."""
-
-    def __init__(self, machine: Machine, limits: Limits) -> None:
-        self._machine = machine
-        self._known: dict[tuple[tuple[str, str], ...], tuple[Machine, Limits]] = {(): (machine, limits)}
-
-    def on(self, more: tuple[tuple[str, str], ...]) -> tuple[Machine, Limits]:
-        """The machine with `more` overrides, and its bounds."""
-        if more not in self._known:
-            plain, nbytes = self._machine.of_calls or (self._machine, 0)
-            own = self._machine.overrides[len(plain.overrides) :]
-            changed = plain.for_calls([*own, *more], nbytes) if nbytes else self._machine.changed(more)
-            self._known[more] = changed, Limits(changed)
-        return self._known[more]
-
-
 COMPARED = 64
 """Groups with which another one is compared: machines that are regular have few kinds of them."""
 

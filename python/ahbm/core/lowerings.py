@@ -32,7 +32,8 @@ class Lowerings:
 
         Raises what `make` raises, each time.
         """
-        key = (_shape(machine), what)
+        # Of protocols, a kernel sees slices alone.
+        key = (_shape(machine), machine.slice_bytes, what)
         with self._lock:
             known = self._found.get(key)
             if known is not None:
@@ -53,7 +54,6 @@ class Lowerings:
 @lru_cache(64)
 def _shape(machine: Machine) -> tuple[tuple[str, str], ...]:
     def shapes(name: str, value: str) -> bool:
-        # Of protocols, a kernel sees slices alone.
-        return not value.endswith(COSTS) and (not name.startswith("protocols.") or name.endswith(".slice_bytes"))
+        return not value.endswith(COSTS) and not name.startswith("protocols.")
 
     return tuple((name, value) for name, value in machine.parameters if shapes(name, value))

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ahbm._core import Machine, Plan
+from ahbm._core import Machine, Plan, Protocol
 from ahbm.base.knobs import Knobs
 from ahbm.base.layout import Layout
 from ahbm.base.request import Request
-from ahbm.config.protocols import chosen, forced, protocols_of
+from ahbm.config.protocols import forced
 from ahbm.config.settings import Settings
 from ahbm.source.algorithm import Algorithm, Lowered
 
@@ -21,12 +21,10 @@ MOST_PER_NS = 10**12
 """The highest finite rate of a machine; math at a higher one takes no time, whatever the threads."""
 
 
-def slower_math(machine: Machine, threads: int) -> tuple[tuple[str, str], ...] | None:
-    """The overrides of the machine on which blocks of so many threads do math; None where math takes no time."""
+def slower_math(machine: Machine, threads: int) -> int | None:
+    """The rate of the machine's math by blocks of so many threads; None where math takes no time."""
     rate = int(dict(machine.parameters)[MATH])
-    if rate > MOST_PER_NS:
-        return None
-    return ((MATH, str(max(rate * threads // FULL_THREADS, 1))),) if threads < FULL_THREADS else ()
+    return None if rate > MOST_PER_NS else max(rate * min(threads, FULL_THREADS) // FULL_THREADS, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +36,12 @@ class WithKnobs:
     settings: Settings
     """Those that it runs with without knobs."""
     knobs: tuple[tuple[str, str | int], ...]
-    overrides: tuple[tuple[str, str], ...]
-    """Of the machine."""
+    protocol: Protocol | None
+    """The protocol of the machine's library that it runs with, where the knobs name one."""
+    channels: int | None
+    """Channels of the machine's protocols."""
+    math_per_ns: int | None
+    """The rate of the machine's math, where it is slower."""
     modelled: str
     """The knobs that are in the simulated time, in words; "" for none."""
     note: str
@@ -49,7 +51,7 @@ class WithKnobs:
         return isinstance(other, WithKnobs) and (self.name, self.identity) == (other.name, other.identity)
 
     def __hash__(self) -> int:
-        return hash((self.name, self.knobs, self.overrides))
+        return hash((self.name, self.knobs))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name == "base":
@@ -74,12 +76,7 @@ class WithKnobs:
     @property
     def identity(self) -> tuple[object, ...]:
         """That of the algorithm, and the knobs: no path, so that equal runs have equal digests on every computer."""
-        return ("knobs", self.base.identity, self.knobs, self.overrides)
-
-    @property
-    def protocol(self) -> str:
-        """The protocol of the machine's library that it runs with; "" where it names none."""
-        return dict(self.overrides).get("protocol", "")
+        return ("knobs", self.base.identity, self.knobs)
 
     def supports(self, network: str) -> bool:
         """As the algorithm."""
@@ -90,22 +87,14 @@ class WithKnobs:
         self.base.check(request)
 
     def lower(self, machine: Machine, request: Request, layout: Layout, settings: Settings) -> Lowered:
-        """The program for the machine as the knobs have it. Raises as the algorithm."""
-        changed = machine.changed(self.overrides) if self.overrides else machine
-        protocol = chosen(changed) if self.protocol else None
-        own = settings if protocol is None else protocol.applied(settings)
-        found = self.base.lower(changed, request, layout, own)
+        """As the algorithm, with the note."""
+        found = self.base.lower(machine, request, layout, settings)
         return found._replace(note="; ".join(filter(None, (self.note, found.note))))
 
     @property
     def anywhere(self) -> bool:
         """As the algorithm."""
         return self.base.anywhere
-
-    @property
-    def by_shape(self) -> bool:
-        """False: the machine that it is lowered for has other times."""
-        return False
 
     @property
     def takes_shares(self) -> bool:
@@ -135,24 +124,25 @@ def with_knobs(
 
     Raises ConfigError (AHBM-C192, C210) for a protocol that the machine's library does not have for such a call.
     """
-    overrides: tuple[tuple[str, str], ...] = ()
+    protocol: Protocol | None = None
+    channels = math_per_ns = None
     base, found = algorithm.with_knobs(knobs.knobs)
     modelled = set(found)
     if knobs.protocol is not None and machine.protocols:
-        protocol = forced(machine, knobs.protocol, nbytes, ranks)
+        named = forced(machine, knobs.protocol, nbytes, ranks)
         if machine.protocol is None:
-            overrides = protocol.on(nbytes)
+            protocol = named
             modelled |= {"protocol"}
-    if knobs.channels is not None and "channels" not in modelled:
-        capped = [one.name for one in protocols_of(machine) if one.channels and knobs.channels <= one.channels[0]]
-        overrides += tuple((f"protocols.{name}.channels", str(knobs.channels)) for name in capped)
-        modelled |= {"channels"} if capped else set()
+    most = max((one.channels or 0 for one in machine.protocols), default=0)
+    if knobs.channels is not None and "channels" not in modelled and knobs.channels <= most:
+        channels = knobs.channels
+        modelled |= {"channels"}
     if knobs.threads is not None and (slower := slower_math(machine, knobs.threads)) is not None:
-        overrides += slower
+        math_per_ns = slower if knobs.threads < FULL_THREADS else None
         modelled.add("threads")
     in_time, idle = (
         ", ".join(f"{name} {knob}" for name, knob in knobs.knobs.items() if (name in modelled) is wanted)
         for wanted in (True, False)
     )
     note = f"knobs: {in_time or 'none'} in the time" + (f"; {idle} carried, not modelled" if idle else "")
-    return WithKnobs(base, settings, tuple(knobs.knobs.items()), overrides, in_time, note)
+    return WithKnobs(base, settings, tuple(knobs.knobs.items()), protocol, channels, math_per_ns, in_time, note)

@@ -25,7 +25,7 @@ from ahbm.errors import BudgetError, ConfigError, Finding
 from ahbm.job.preparation import Performed, Preparation, uneven
 from ahbm.job.reading import AS_IT_IS, How, left_out, read
 from ahbm.job.recorded import Recorded
-from ahbm.ranks.calls import CallRecord, Row, calibrated, spoken, table
+from ahbm.ranks.calls import CallRecord, Row, calibrated, protocol_notes, table
 from ahbm.runs.traces import Run
 from ahbm.selectors.protocol import AnySelector
 
@@ -142,7 +142,7 @@ class JobReport(Run):
             *([] if self.recorded is None else [str(self.recorded)]),
             *(sheet(self.emulator.machine) if self.replayed.by_roofline else ()),
             *self.performed.notes,
-            *spoken(made.protocol for made in self.performed.programs),
+            *protocol_notes(made.protocol for made in self.performed.programs),
             *self.effects,
             *self.calibration,
         )

@@ -200,7 +200,7 @@ def calibrated(calls: Iterable[CallRecord], machine: Machine) -> list[str]:
     )
 
 
-def spoken(protocols: Iterable[str]) -> list[str]:
+def protocol_notes(protocols: Iterable[str]) -> list[str]:
     """The note on the protocols of calls, one of each call, "" for none; nothing where no call has any."""
     counts = Counter(filter(None, protocols))
     told = ", ".join(f"{name} of {count} {'call' if count == 1 else 'calls'}" for name, count in sorted(counts.items()))

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ahbm.base.yaml_source import did_you_mean, scalar_text
-from ahbm.config.protocols import LINK_GBS, NIC_GBS, RELATIVE, caps, crossing, forced, in_steps, spoken, voices
+from ahbm.config.protocols import ALIKE, LINK_GBS, NIC_GBS, RELATIVE, forced, in_steps
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -165,13 +165,13 @@ class Advisor:
         """`cost`: engine events and operations of the run."""
         self._program = program
         self._machine: Machine = program.machine
-        self._parameters = dict((self._machine.of_calls or (self._machine,))[0].parameters)
+        self._parameters = dict(self._machine.parameters)
         self._latency_ps = latency_ps
         self._cost = max(cost, 1)
 
     def what_if(self, changes: Mapping[str, object]) -> Advice:
         """The same program on the changed machine; raises as `Explanation.what_if`."""
-        changes = in_steps((self._machine.of_calls or (self._machine,))[0], changes)
+        changes = in_steps(self._machine, changes)
 
         def found(parameters: Mapping[str, str]) -> dict[str, str]:
             of = {}
@@ -189,19 +189,13 @@ class Advisor:
     def _changed(self, changes: Callable[[Mapping[str, str]], dict[str, str]], what: str) -> Advice:
         """The same program under the overrides that are the `changes` of a machine of these parameters. Calls find
         their protocols on the changed machine, with the bandwidths of their size."""
-
-        def changed(machine: Machine) -> Machine:
-            plain, nbytes = machine.of_calls or (machine, 0)
-            new = plain.changed(list(changes(dict(plain.parameters)).items()))
-            name = machine.protocol if new.protocol == plain.protocol else new.protocol
-            if nbytes and name is not None and name != machine.protocol:
-                forced(new, name, nbytes)
-            return new if plain is machine else spoken(new, name, nbytes, crossing(machine, new))
-
-        machine = changed(self._machine)
-        if self._machine.voices:
-            machine = machine.with_voices([changed(voice) for voice in self._machine.voices])
-        return self._again(self._program.on(machine), what, changes(self._parameters))
+        found, own = changes(self._parameters), self._machine.protocol
+        machine = self._machine.changed(list(found.items()))
+        if machine.protocol is not None and machine.protocol != own:
+            for name, nbytes, _ in self._program.protocols(ALIKE):
+                if nbytes and name != machine.protocol:
+                    forced(machine, machine.protocol, nbytes)
+        return self._again(self._program.on(machine), what, found)
 
     def twice(self, number: int, name: str) -> Advice:
         """Twice the bandwidth of one link, by number and name."""
@@ -257,7 +251,7 @@ class Advisor:
 
     def _levers(self) -> Iterator[Lever]:
         yield from LEVERS
-        for name in limiting(self._machine):
+        for name in limiting(self._program):
             what = f"twice the bandwidth of protocol {name}"
             keys = of_protocol(name)
             yield replace(_quicker(SIPS, *keys), what=what)
@@ -273,9 +267,9 @@ def of_protocol(name: str) -> tuple[str, ...]:
     return tuple(f"protocols.{name}.{key}" for key in ("max_gbs", "nic_gbs", "channel_gbs"))
 
 
-def limiting(machine: Machine) -> list[str]:
-    """The protocols of a run's calls that carry less than the links between SIPs have."""
-    return list(dict.fromkeys(spoken.name for each, spoken in voices(machine) if any(caps(each, spoken))))
+def limiting(program: Program) -> list[str]:
+    """The protocols of a program's calls that carry less than the links between SIPs have."""
+    return list(dict.fromkeys(name for name, _, caps in program.protocols(ALIKE) if any(caps)))
 
 
 def _faults(parameters: Mapping[str, str]) -> dict[str, str]:

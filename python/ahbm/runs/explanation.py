@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ahbm._core import categories
 from ahbm.base import html
 from ahbm.base.arguments import checked, overrides, refused, text
-from ahbm.config.protocols import caps, voices
+from ahbm.config.protocols import ALIKE, cap_of
 from ahbm.runs.advice import BUDGET, SIMULATED, SIPS, Advice, Advisor, link_class
 from ahbm.runs.answer import sentences, told
 
@@ -320,12 +320,12 @@ class Explanation:
         """In words, the limit of the library's protocols on a link between SIPs by its name, where the link itself has
         more; else empty. Raises ConfigError (AHBM-C129) for what is no text."""
         text("link", link)
-        spoken_by = voices(self._program.machine) if link_class(link) == SIPS else []
-        found = [(spoken, caps(each, spoken).on(link)) for each, spoken in spoken_by]
+        calls = self._program.protocols(ALIKE) if link_class(link) == SIPS else []
+        found = [(name, cap_of(link, caps)) for name, _, caps in calls]
         limits = sorted(gbs for _, gbs in found if gbs is not None)
         if not limits or len(limits) < len(found):
             return ""
-        names = " or ".join(dict.fromkeys(spoken.name for spoken, _ in found))
+        names = " or ".join(dict.fromkeys(name for name, _ in found))
         least, most = (f"{gbs:.3g}" for gbs in (limits[0], limits[-1]))
         return f"at the bandwidth of protocol {names}, {least if least == most else f'{least} to {most}'} GB/s"
 

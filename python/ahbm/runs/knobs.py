@@ -20,7 +20,7 @@ from ahbm.base.knobs import KNOBS, MOST, Knobs, must_be
 from ahbm.base.load import load_bytes, load_text
 from ahbm.base.store import store
 from ahbm.base.yaml_source import did_you_mean
-from ahbm.core.with_knobs import FULL_THREADS, slower_math
+from ahbm.core.with_knobs import FULL_THREADS, MATH, slower_math
 from ahbm.errors import FormatError, Site
 from ahbm.source.plan import PROTOCOLS, is_free
 
@@ -159,7 +159,8 @@ def apply(knobs: Knobs, plan: Plan, machine: Machine, program: str | Path) -> Ap
     modelled = knobs if is_free(plan) else Knobs()
     if knobs.threads is not None:
         slower = slower_math(machine, knobs.threads)
-        overrides |= slower or ()
+        if slower is not None and knobs.threads < FULL_THREADS:
+            overrides[MATH] = str(slower)
         threads = None if slower is None else knobs.threads
         modelled = replace(modelled, threads=threads)
     carried = {name: value for name, value in knobs.knobs.items() if name not in modelled.knobs}

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ahbm._core import Machine, Program, ProgramBuilder
-from ahbm.config.protocols import chosen, protocols_of
+from ahbm.config.protocols import CallCosts
 from ahbm.config.settings import Queues
 
 SIZES = (4 << 10, 16 << 10, 32 << 10, 64 << 10, 256 << 10, 1 << 20)
@@ -78,9 +78,8 @@ def measure(machine: Machine, queues: Queues, sizes: Sequence[int] = SIZES) -> I
 
     `queues` gives the queues their tier and slots. Raises ConfigError, LintError.
     """
-    spoken = chosen(machine)
     launched = machine.changed(_NO_LAUNCH) if machine.launch_ps else machine
-    found = {nbytes: launched if spoken is None else launched.changed(spoken.on(nbytes)) for nbytes in sizes}
+    found = {nbytes: launched.with_costs(CallCosts(nbytes=nbytes)) for nbytes in sizes}
     for pattern in patterns(machine):
         for nbytes in sizes:
             latency_ps = _latency_ps(found[nbytes], queues, pattern, nbytes)
@@ -92,7 +91,7 @@ def measure(machine: Machine, queues: Queues, sizes: Sequence[int] = SIZES) -> I
 
 def note(machine: Machine) -> str:
     """What is to be said of the protocols of a machine's library; "" for nothing."""
-    names = ", ".join(protocol.name for protocol in protocols_of(machine))
+    names = ", ".join(protocol.name for protocol in machine.protocols)
     if not names or machine.protocol is not None:
         return ""
     return f"no pattern has a protocol of the machine's library, which has {names}: --set protocol=NAME gives all one"

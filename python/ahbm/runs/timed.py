@@ -13,7 +13,7 @@ from typing import Any
 
 from ahbm._core import Machine, Plan, Program
 from ahbm.config.ccl import CclConfig, split_overrides
-from ahbm.config.protocols import chosen, protocols_of
+from ahbm.config.protocols import chosen
 from ahbm.config.settings import Settings
 from ahbm.config.topology import load_machine, sized
 from ahbm.core.fitting import fitting
@@ -36,10 +36,10 @@ _SILENT, _FLAT = "without a protocol", "a protocol without its ramp"
 def without(machine: Machine, why: str) -> str:
     """The note on what the protocols of a machine's library leave out of messages that are no call of some size; "" for
     nothing. `why`: a reason to know no size, in words."""
-    spoken = chosen(machine)
-    if spoken is not None:
-        return f"{_FLAT}, {spoken.name}: {why}" if spoken.by_size else ""
-    names = ", ".join(protocol.name for protocol in protocols_of(machine))
+    of_all = chosen(machine)
+    if of_all is not None:
+        return f"{_FLAT}, {of_all.name}: {why}" if of_all.by_size else ""
+    names = ", ".join(protocol.name for protocol in machine.protocols)
     hint = "--set protocol=NAME adds the steps and limits of one, without its ramp"
     return f"{_SILENT} of the machine's library, which has {names}: {why}; {hint}" if names else ""
 
@@ -80,8 +80,8 @@ class TimeReport(Run):
     @property
     def beside(self) -> list[str]:
         """The notes on the protocol, and on the error of a calibrated machine."""
-        spoken = [note for note in self.notes if note.startswith((_SILENT, _FLAT))]
-        return [*spoken, *filter(None, [bands.of(self.notes)])]
+        of_protocol = [note for note in self.notes if note.startswith((_SILENT, _FLAT))]
+        return [*of_protocol, *filter(None, [bands.of(self.notes)])]
 
     def program(self) -> Program | None:
         """The program that ran."""

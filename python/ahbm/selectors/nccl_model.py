@@ -96,7 +96,7 @@ class NcclModel(BaseSelector):
     def _has(self, protocol: str, call: Call) -> bool:
         """Whether the machine's library has a protocol for a call; else the machine takes one of its own."""
         machine = self._machine
-        names = [] if machine is None else [name for name, *_ in machine.protocols]
+        names = [] if machine is None else [protocol.name for protocol in machine.protocols]
         if machine is None or not names:
             return True
         return protocol in names and permits(machine, protocol, call.nbytes, call.ranks)

@@ -18,7 +18,7 @@ from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.elements import COMBINE, element
 from ahbm.base.request import Request
 from ahbm.base.words import NOT_TIGHTEST
-from ahbm.config.protocols import spoken, usable
+from ahbm.config.protocols import CallCosts, usable
 from ahbm.config.reading import MSCCLPP
 from ahbm.config.settings import Queues
 from ahbm.config.topology import load_machine
@@ -256,7 +256,7 @@ class Synthesis:
         like every simulation.
         """
         seed = whole("seed", seed, 0, 2**64 - 1)
-        protocol, program = self._spoken()
+        protocol, program = self._with_protocol()
         timeline = program.simulate(record=data)
         wrong = None
         if data:
@@ -267,10 +267,11 @@ class Synthesis:
             wrong = sum(int(np.count_nonzero(array[where] != wanted)) for array, (where, wanted) in checked)
         return Executed(timeline.latency_ps, timeline.messages, wrong, protocol)
 
-    def _spoken(self) -> tuple[str, Program]:
+    def _with_protocol(self) -> tuple[str, Program]:
         """The protocol that is quickest for the size, "" for none to choose, and the program on the machine with it."""
         names = [each.name for each in usable(self.machine, self.nbytes, len(self.ranks))]
-        found = [(name, self.program.on(spoken(self.machine, name, self.nbytes))) for name in names]
+        priced = [(name, self.machine.with_costs(CallCosts(name, self.nbytes))) for name in names]
+        found = [(name, self.program.on(machine)) for name, machine in priced]
         if len(found) < 2:
             return found[0] if found else ("", self.program)
         return min(found, key=lambda each: each[1].simulate(record=False).latency_ps)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ahbm._core import write_job_timeline
 from ahbm.errors import AhbmError, ConfigError
-from ahbm.ranks.calls import CallRecord, calibrated, rows, spoken, table
+from ahbm.ranks.calls import CallRecord, calibrated, protocol_notes, rows, table
 from ahbm.ranks.ledger import Ledger
 
 ENV = "AHBM_REPORT"
@@ -93,7 +93,7 @@ def text(ledger: Ledger) -> str:
     performed = calls(ledger)
     end_us = max((call.start_ns + call.latency_ns for call in performed), default=0.0) / 1000
     title = f"ahbm: {ledger.size} ranks on {machine.sips} SIPs in a {machine.topology}, {end_us:.2f} us simulated"
-    told = [*spoken(call.protocol for call in performed), *calibrated(performed, machine)]
+    told = [*protocol_notes(call.protocol for call in performed), *calibrated(performed, machine)]
     notes = [f"note: {note}" for note in told]
     return "\n".join([title, *table(rows(performed, ledger.emulator.limits)), *notes])
 

@@ -284,11 +284,9 @@ struct Sim<'a, R> {
 }
 
 impl<'a, R: Recorder> Sim<'a, R> {
-    /// The costs of the machine as an agent finds it.
+    /// The costs of an agent's call.
     fn costs_of(&self, agent: AgentId) -> &'a Costs {
-        let voice = self.program.agents[agent.0 as usize].voice;
-        // The wiring has refused a protocol that the machine does not have.
-        self.machine.voice(voice).map_or(self.costs, Machine::costs)
+        self.wiring.call(self.program.agents[agent.0 as usize].costs).map_or(self.costs, Machine::costs)
     }
 
     fn new(

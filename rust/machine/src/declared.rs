@@ -14,7 +14,7 @@ mod value;
 
 pub(crate) use keys::{Kind, Sips, Topology};
 pub(crate) use library::{Checked, LibraryKeys};
-pub(crate) use protocols::{ProtocolKeys, Protocols};
+pub(crate) use protocols::Protocols;
 pub(crate) use reader::{Reader, shorten};
 pub(crate) use tiers::Tiers;
 pub(crate) use value::{Bytes, Count, Gbs, Names, Ns, PerNs, Real, Signed, Told, Value, Word};

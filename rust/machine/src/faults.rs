@@ -1,9 +1,9 @@
 //! Faults on demand: slow, late and dead links, slow PEs, jitter. A machine without any pays nothing for them.
 
 use crate::cube_links::CubeLink;
-use crate::custom::{Custom, CustomEdge};
+use crate::custom::{Custom, CustomEdge, Wire};
 use crate::declared::{Reader, Topology};
-use crate::{Coord, Heading, LinkId, Machine, PeId, Ps, Rate};
+use crate::{Coord, Heading, LinkChange, LinkId, Machine, PeId, Ps, Rate};
 use std::collections::VecDeque;
 
 /// Random delays. Each depends on the seed and on what is delayed alone, never on times, so a machine that is quicker
@@ -48,8 +48,10 @@ impl Jitter {
 /// The fault of a link.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LinkFault {
-    /// Its bandwidth.
-    pub(crate) rate: Rate,
+    /// Its bandwidth is divided by this.
+    slowdown: Option<f64>,
+    /// Then it is doubled so many times.
+    doubled: u32,
     /// Latency on top of its own.
     late_ps: Ps,
     /// It has no latency at all.
@@ -71,6 +73,17 @@ pub(crate) struct Faults {
 /// Work at full speed, in thousandths.
 pub const FULL_PACE: u32 = 1000;
 
+impl LinkFault {
+    const NONE: Self = Self { slowdown: None, doubled: 0, late_ps: 0, instant: false, dead: false };
+
+    /// The bandwidth of a link whose own is `rate`.
+    pub(crate) fn rate(&self, rate: Rate) -> Rate {
+        let slower = |by: f64| Rate::from_gbs(rate.gbs() / by.max(1.0)).unwrap_or(rate);
+        let slow = self.slowdown.map_or(rate, slower);
+        (0..self.doubled).fold(slow, |rate, _| Rate::from_gbs(2.0 * rate.gbs()).unwrap_or(rate))
+    }
+}
+
 impl Faults {
     pub(crate) fn is_none(&self) -> bool {
         self.links.is_empty() && self.paces.is_empty() && self.left.is_none()
@@ -90,11 +103,15 @@ impl Faults {
         }
     }
 
-    /// Gives a link another bandwidth, or takes its latency away.
-    pub(crate) fn change(&mut self, link: LinkId, rate: Rate, instant: bool) {
-        match self.links.binary_search_by_key(&link, |fault| fault.0) {
-            Ok(at) => self.links[at].1 = LinkFault { rate, instant, ..self.links[at].1 },
-            Err(at) => self.links.insert(at, (link, LinkFault { rate, late_ps: 0, instant, dead: false })),
+    /// Changes a link.
+    pub(crate) fn change(&mut self, link: LinkId, change: LinkChange) {
+        let at = self.links.binary_search_by_key(&link, |fault| fault.0).unwrap_or_else(|at| {
+            self.links.insert(at, (link, LinkFault::NONE));
+            at
+        });
+        match change {
+            LinkChange::Twice => self.links[at].1.doubled += 1,
+            LinkChange::Instant => self.links[at].1.instant = true,
         }
     }
 
@@ -160,10 +177,8 @@ impl Faults {
                     break;
                 }
                 for link in links {
-                    let rate = machine.link_rate(link);
-                    let slow = Rate::from_gbs(rate.gbs() / fault.slowdown.0.max(1.0)).unwrap_or(rate);
-                    let late_ps = fault.extra_latency_ns.0;
-                    faults.links.push((link, LinkFault { rate: slow, late_ps, instant: false, dead: fault.dead }));
+                    let (slowdown, late_ps) = (Some(fault.slowdown.0), fault.extra_latency_ns.0);
+                    faults.links.push((link, LinkFault { slowdown, late_ps, dead: fault.dead, ..LinkFault::NONE }));
                 }
             }
             if fault.slowdown.0 < 1.0 {
@@ -214,7 +229,7 @@ fn left(machine: &Machine, faults: &Faults) -> (Custom, Vec<u32>) {
     let edge = |&index: &u32| {
         let link = machine.sips.link(index)?;
         let latency_ps = faults.latency(LinkId(machine.sip_base + index), link.latency_ps);
-        Some(CustomEdge { from: link.from, to: link.to, rate: link.rate, latency_ps })
+        Some(CustomEdge { from: link.from, to: link.to, wire: Wire::Own(link.rate), latency_ps })
     };
     (Custom::new(machine.sips.vertices(), numbers.iter().filter_map(edge).collect()), numbers)
 }

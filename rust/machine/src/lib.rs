@@ -30,7 +30,7 @@
 //! ```
 //!
 //! Reading order: `declared/keys` (every key of `topology.yaml`), `validated` (rules between keys),
-//! `machine` (the result), `cube_links` and `sip_links` (numbering), `routing`, `sfr`.
+//! `machine` (the result), `cube_links` and `sip_links` (numbering), `protocol` (what a call costs), `routing`, `sfr`.
 
 mod costs;
 mod cube_links;
@@ -42,6 +42,7 @@ mod faults;
 mod ids;
 mod machine;
 mod overrides;
+mod protocol;
 mod rate;
 mod roofline;
 mod route;
@@ -53,11 +54,12 @@ mod svg;
 mod symmetry;
 mod validated;
 
-pub use costs::{Band, Channels, Costs, DmaChannels, Library, NetworkModel, Protocol, Tier, Ways};
+pub use costs::{Band, Costs, DmaChannels, Library, NetworkModel, Tier};
 pub use direction::{Direction, Heading};
 pub use faults::{FULL_PACE, Jitter};
 pub use ids::{Coord, LinkId, Node, PeId};
 pub use machine::{CubePort, LinkChange, Machine, Ports, SipLink, Switch};
+pub use protocol::{CallCosts, Caps, Channels, Protocol, Ways};
 pub use rate::{Ps, Rate, ns_to_ps};
 pub use roofline::Roofline;
 pub use route::{Hop, Route};

@@ -3,11 +3,13 @@
 use crate::cube_links::{CubeLink, CubeLinks};
 use crate::declared::{Names, Reader, Topology, Value};
 use crate::faults::Faults;
+use crate::protocol::Carried;
 use crate::roofline::Roofline;
 use crate::sip_links::{Reducer, SipLinks};
 use crate::validated::{Validated, validate};
 use crate::{
-    Band, Coord, Costs, DmaChannels, Heading, Library, LinkId, Node, PeId, Protocol, Ps, Rate, Sfr, overrides,
+    Band, CallCosts, Coord, Costs, DmaChannels, Heading, Library, LinkId, Node, PeId, Protocol, Ps, Rate, Sfr,
+    overrides,
 };
 use ahbm_findings::Diagnostic;
 use ahbm_wire::yaml;
@@ -43,7 +45,7 @@ pub struct Machine {
     tcm_bytes: u64,
     hbm_bytes: u64,
     sram_bytes: u64,
-    canonical: String,
+    canonical: Arc<str>,
     pub(crate) roofline: Roofline,
     pub(crate) sheet: [Option<String>; 2],
     pub(crate) computes: bool,
@@ -52,12 +54,14 @@ pub struct Machine {
     pub(crate) step_ps: Ps,
     /// That of a message between nodes, where there are nodes and it is another one.
     pub(crate) nic_step_ps: Option<Ps>,
-    protocols: Vec<(String, Protocol)>,
+    protocols: Arc<[(String, Protocol)]>,
     protocol: Option<String>,
-    library: Library,
-    bands: Option<Vec<Band>>,
-    ranges: Vec<(String, u32, u64, u64)>,
-    voices: Vec<Arc<Machine>>,
+    library: Arc<Library>,
+    bands: Option<Arc<[Band]>>,
+    ranges: Arc<[(String, u32, u64, u64)]>,
+    /// As [`Costs`] has it without a call.
+    math_bytes_per_ns: u64,
+    call: Arc<CallCosts>,
 }
 
 /// A directed link between two SIPs.
@@ -152,12 +156,14 @@ impl Machine {
 
     fn resolve(declared: &Topology, validated: Validated) -> Self {
         let Validated { sfr, sips, cube, hbm_bytes } = validated;
+        let costs = Costs::of(declared);
         let mut canonical = String::new();
         declared.canonical("", &mut canonical);
         let sfr_pes = f64::from(sfr.cubes()) * f64::from(sfr.pes);
         let mib = |real: f64| (real * f64::from(1 << 20)) as u64;
-        Self {
-            costs: Costs::of(declared),
+        let mut machine = Self {
+            math_bytes_per_ns: costs.math_bytes_per_ns,
+            costs,
             sip_base: sfr.sips * sfr.cubes() * cube.links(),
             transit_ps: declared.sip.io.transit_ns.0,
             topology: declared.system.sips.topology.name(),
@@ -169,7 +175,7 @@ impl Machine {
             sfr,
             sips,
             cube,
-            canonical,
+            canonical: canonical.into(),
             roofline: Roofline::new(declared, sfr_pes),
             sheet: [&declared.pe.roofline.accelerator, &declared.pe.roofline.source]
                 .map(|told| told.as_ref().map(|told| told.0.clone())),
@@ -178,42 +184,39 @@ impl Machine {
                 said.unknown != Some(true) || said.peak_tflops.is_some() && said.memory_gbs.is_some()
             },
             faults: Faults::default(),
-            step_ps: declared.spoken().map_or(0, |protocol| protocol.step_ps),
-            nic_step_ps: declared.nic_step_ps(),
+            step_ps: 0,
+            nic_step_ps: None,
             protocols: declared.protocols.0.iter().map(|(name, keys)| (name.clone(), keys.protocol())).collect(),
             protocol: declared.protocol.as_ref().map(|name| name.0.clone()),
-            voices: Vec::new(),
-            library: declared.library.library(),
-            bands: declared.calibration.as_ref().map(|checked| checked.0.bands()),
-            ranges: declared.calibration.as_ref().map_or_else(Vec::new, |checked| checked.0.ranges()),
-        }
+            library: declared.library.library().into(),
+            bands: declared.calibration.as_ref().map(|checked| checked.0.bands().into()),
+            ranges: declared.calibration.as_ref().map_or_else(Vec::new, |checked| checked.0.ranges()).into(),
+            call: Arc::default(),
+        };
+        machine.set_costs(Arc::default());
+        machine
     }
 
-    /// The machine for a job whose calls use several protocols: `voices` are the same machine under each of them.
-    ///
-    /// # Errors
-    /// `AHBM-V125` for a machine of other PEs or links, and for more than 65,535 of them.
-    pub fn with_voices(&self, voices: Vec<Arc<Self>>) -> Result<Self, Diagnostic> {
-        let of = |machine: &Self| (machine.pes(), machine.sip_base, machine.links());
-        if voices.len() > u16::MAX.into() || voices.iter().any(|voice| of(voice) != of(self)) {
-            return Err(Diagnostic::new("AHBM-V125", "protocols of other machines, or more than 65,535 of them"));
-        }
-        Ok(Self { voices, ..self.clone() })
+    /// Sets what depends on the call.
+    pub(crate) fn set_costs(&mut self, call: Arc<CallCosts>) {
+        let name = self.protocol.as_ref().or(call.protocol.as_ref());
+        let protocol = name.and_then(|name| self.protocols.iter().find(|(own, _)| own == name));
+        let protocol = protocol.map(|(_, protocol)| protocol.of_call(&call));
+        self.step_ps = protocol.as_ref().map_or(0, |of| of.step_ps);
+        self.nic_step_ps = protocol.as_ref().filter(|_| self.topology == "nodes").and_then(|of| of.nic_step_ps);
+        self.costs.math_bytes_per_ns = call.math_per_ns.map_or(self.math_bytes_per_ns, |each| each.saturating_mul(2));
+        self.sips.carried = Carried::new(self.sips.link, self.sips.nodes.as_ref(), protocol, &call);
+        self.call = call;
     }
 
-    /// The machine as an agent finds it whose calls use a protocol: 0 for the machine itself, else the place in
-    /// [`Machine::with_voices`] and one.
-    ///
-    /// # Errors
-    /// `AHBM-V125` for a protocol that the machine was not given.
-    pub fn voice(&self, voice: u16) -> Result<&Self, Diagnostic> {
-        match voice.checked_sub(1) {
-            None => Ok(self),
-            Some(at) => self.voices.get(usize::from(at)).map(|voice| &**voice).ok_or_else(|| {
-                let what = format!("a program uses protocol {voice} of {}", self.voices.len());
-                Diagnostic::new("AHBM-V125", what)
-            }),
-        }
+    /// The call whose messages the costs are of.
+    pub fn call(&self) -> &CallCosts {
+        &self.call
+    }
+
+    /// The protocol of the call, by name and as the call has it: the machine's for all runs, else the call's own.
+    pub fn protocol_of_call(&self) -> Option<(&str, &Protocol)> {
+        self.protocol.as_deref().or(self.call.protocol.as_deref()).zip(self.sips.carried.protocol.as_deref())
     }
 
     /// The algorithms of the communication library, by collective; a collective that it does not name is not there.
@@ -324,15 +327,13 @@ impl Machine {
 
     /// Bandwidth of a link; unlimited for ids out of range.
     pub fn link_rate(&self, link: LinkId) -> Rate {
-        if let Some(fault) = self.faults.on(link) {
-            return fault.rate;
-        }
-        match self.locate(link) {
+        let own = match self.locate(link) {
             Some(Place::Cube { index, .. }) => self.cube.rate(self.cube.at(index)),
             Some(Place::Sips { index }) => self.sips.link(index).map_or(Rate::UNLIMITED, |link| link.rate),
             Some(Place::Reducer { switch }) => self.sips.reducers[switch as usize].rate,
             None => Rate::UNLIMITED,
-        }
+        };
+        self.faults.on(link).map_or(own, |fault| fault.rate(own))
     }
 
     /// The link between SIPs whose DMA channel a transfer takes on a way over these links: the first one. None where every
@@ -415,6 +416,11 @@ impl Machine {
         self.sips.vertices() - self.sfr.sips
     }
 
+    /// Whether a library's collective is spread over the interfaces of its SIPs in a node of `topology: nodes`.
+    pub fn striped(&self) -> bool {
+        self.sips.nodes.as_ref().is_some_and(|nodes| nodes.spread)
+    }
+
     /// SIPs of a node of `topology: nodes`; 1 in other networks.
     pub fn node_size(&self) -> u32 {
         if self.topology == "nodes" { self.sfr.sips / (self.relays() / 3).max(1) } else { 1 }
@@ -447,7 +453,7 @@ impl Machine {
             let link = LinkId(self.sip_base + ends.index);
             let rate = match self.faults.on(link) {
                 Some(fault) if fault.dead => return None,
-                Some(fault) => fault.rate,
+                Some(fault) => fault.rate(ends.rate),
                 None => ends.rate,
             };
             let latency_ps = self.faults.latency(link, ends.latency_ps);
@@ -462,7 +468,7 @@ impl Machine {
         let alike = !listed
             && self.sfr.sips > 1
             && !self.faults.among(LinkId(self.sip_base)..LinkId(self.sip_base + self.sips.links()));
-        alike.then_some((self.sips.rate, self.sips.latency_ps))
+        alike.then_some((self.sips.carried.link, self.sips.latency_ps))
     }
 
     /// Thousandths of the declared time that a PE's dispatch and math take: [`crate::FULL_PACE`] without faults.
@@ -555,14 +561,13 @@ impl Machine {
     /// The machine with twice the bandwidth on one link, or without that link's latency; its other properties stay.
     #[must_use]
     pub fn with_link(&self, link: LinkId, change: LinkChange) -> Self {
-        let (rate, mut machine) = (self.link_rate(link), self.clone());
-        let (rate, instant, what) = match change {
-            LinkChange::Twice => (Rate::from_gbs(2.0 * rate.gbs()).unwrap_or(rate), false, "twice"),
-            LinkChange::Instant => (rate, true, "instant"),
+        let mut machine = self.clone();
+        let what = match change {
+            LinkChange::Twice => "twice",
+            LinkChange::Instant => "instant",
         };
-        machine.faults.change(link, rate, instant);
-        machine.voices = self.voices.iter().map(|voice| Arc::new(voice.with_link(link, change))).collect();
-        machine.canonical.push_str(&format!("{what} {}\n", self.link_name(link)));
+        machine.faults.change(link, change);
+        machine.canonical = format!("{}{what} {}\n", self.canonical, self.link_name(link)).into();
         machine
     }
 

@@ -2,7 +2,8 @@
 //!
 //! Two SIPs that are neighbours in two ways (a wrapped dimension of extent 2) share one pair of links.
 
-use crate::custom::Custom;
+use crate::custom::{Custom, CustomEdge, Wire};
+use crate::protocol::{Carried, Interfaces};
 use crate::{Ps, Rate};
 use std::ops::Range;
 
@@ -10,7 +11,12 @@ use std::ops::Range;
 #[derive(Debug, Clone)]
 pub(crate) struct SipLinks {
     pub(crate) sips: u32,
-    pub(crate) rate: Rate,
+    /// Bandwidth of a link, where it has none of its own.
+    pub(crate) link: Rate,
+    /// The interfaces of `topology: nodes`.
+    pub(crate) nodes: Option<Interfaces>,
+    /// What they carry of the payload of a call.
+    pub(crate) carried: Carried,
     pub(crate) latency_ps: Ps,
     pub(crate) switch_ps: Ps,
     /// The switches that reduce, nearer ones first.
@@ -112,7 +118,7 @@ impl SipLinks {
             }
             Shape::Custom(custom) => {
                 let edge = custom.edges.get(index as usize)?;
-                let (rate, latency_ps) = (edge.rate, edge.latency_ps);
+                let (rate, latency_ps) = (self.rate(edge), edge.latency_ps);
                 return Some(Link { index, from: edge.from, to: edge.to, rate, latency_ps });
             }
         };
@@ -208,7 +214,25 @@ impl SipLinks {
     }
 
     fn uniform(&self, index: u32, from: u32, to: u32) -> Link {
-        Link { index, from, to, rate: self.rate, latency_ps: self.latency_ps }
+        Link { index, from, to, rate: self.carried.link, latency_ps: self.latency_ps }
+    }
+
+    fn rate(&self, edge: &CustomEdge) -> Rate {
+        match edge.wire {
+            Wire::Own(rate) => self.carried.on(rate),
+            Wire::Link => self.carried.link,
+            Wire::Way => self.carried.way,
+            Wire::Spine => self.carried.spine,
+        }
+    }
+
+    /// The least bandwidth that a link between SIPs declares.
+    pub(crate) fn slowest(&self) -> Rate {
+        let Shape::Custom(custom) = &self.shape else { return self.link };
+        custom.edges.iter().fold(self.link, |slowest, edge| match edge.wire {
+            Wire::Own(rate) => slowest.slower(rate),
+            _ => slowest,
+        })
     }
 }
 

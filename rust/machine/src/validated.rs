@@ -1,10 +1,11 @@
 //! Rules between values: grid sizes, custom edges, budgets. Values that pass here can be resolved without errors.
 
 use crate::cube_links::CubeLinks;
-use crate::custom::{Custom, CustomEdge};
+use crate::custom::{Custom, CustomEdge, Wire};
 use crate::declared::{Gbs, Kind, Names, Reader, Sips, Topology, shorten};
+use crate::protocol::{Carried, Interfaces};
 use crate::sip_links::{Reducer, Shape, SipLinks};
-use crate::{Rate, Sfr, SipNetwork, Ways, ns_to_ps};
+use crate::{CallCosts, Rate, Sfr, SipNetwork, ns_to_ps};
 use ahbm_findings::suggestion;
 
 const MAX_PES: u64 = 16 << 20;
@@ -26,12 +27,11 @@ pub(crate) fn validate(declared: &Topology, reader: &mut Reader<'_>) -> Option<V
     let pes = layout.corners.0 * layout.pe_per_corner.0;
     let (cube_w, cube_h) = (declared.sip.cube_mesh.w.0, declared.sip.cube_mesh.h.0);
     let network = network(declared, reader);
-    if let Some(name) = declared.protocol.as_ref().filter(|_| declared.spoken().is_none()) {
+    if let Some(name) = declared.protocol.as_ref().filter(|name| !declared.protocols.0.contains_key(&name.0)) {
         let known: Vec<&str> = declared.protocols.0.keys().map(String::as_str).collect();
         let message = format!("no protocol is called `{}`", shorten(&name.0));
         reader.report_paths(&["protocol"], "AHBM-T006", message, &suggestion(&name.0, &known));
     }
-    let spoken = |rate| declared.spoken().map_or(rate, |protocol| protocol.on(rate));
     let total = u64::from(sips.count.0) * u64::from(cube_w * cube_h) * u64::from(pes);
     if total > MAX_PES {
         let message = format!("{total} PEs are more than the limit of {MAX_PES}");
@@ -73,9 +73,12 @@ pub(crate) fn validate(declared: &Topology, reader: &mut Reader<'_>) -> Option<V
     {
         reader.push(finding);
     }
+    let (link, nodes) = (sips.link.bandwidth_gbs.rate, interfaces(sips));
     let sips = SipLinks {
         sips: sips.count.0,
-        rate: spoken(sips.link.bandwidth_gbs.rate),
+        carried: Carried::new(link, nodes.as_ref(), None, &CallCosts::default()),
+        link,
+        nodes,
         latency_ps: sips.link.latency_ns.0,
         switch_ps: sips.switch.latency_ns.0,
         reducers: reducers(sips),
@@ -83,6 +86,18 @@ pub(crate) fn validate(declared: &Topology, reader: &mut Reader<'_>) -> Option<V
     };
     let hbm_bytes = (declared.cube.memory_map.hbm_total_gb.0 * f64::from(1 << 30)) as u64 / u64::from(slices);
     Some(Validated { sfr, sips, cube, hbm_bytes })
+}
+
+/// The interfaces of `topology: nodes`.
+fn interfaces(sips: &Sips) -> Option<Interfaces> {
+    let keys = sips.nodes.clone().unwrap_or_default();
+    (sips.topology == Kind::Nodes).then(|| Interfaces {
+        size: keys.size.0,
+        gbs: keys.nic_gbs.gbs(),
+        spread: keys.striped == Some(true),
+        gain: keys.striped_gain.map_or(1.0, |gain| gain.0),
+        taper: keys.taper.0,
+    })
 }
 
 /// The switches that reduce: that of `topology: switch`, or those of the nodes and then the spine.
@@ -294,11 +309,11 @@ fn custom(declared: &Topology, reader: &mut Reader<'_>) -> Custom {
             continue;
         }
         let rate = edge.bandwidth_gbs.unwrap_or(sips.link.bandwidth_gbs).rate;
-        let rate = declared.spoken().map_or(rate, |protocol| protocol.on(rate));
+        let (from, to, wire) = (from.0, to.0, Wire::Own(rate));
         let latency_ps = edge.latency_ns.unwrap_or(sips.link.latency_ns).0;
-        edges.push((CustomEdge { from: from.0, to: to.0, rate, latency_ps }, index));
+        edges.push((CustomEdge { from, to, wire, latency_ps }, index));
         if edge.bidirectional {
-            edges.push((CustomEdge { from: to.0, to: from.0, rate, latency_ps }, index));
+            edges.push((CustomEdge { from: to, to: from, wire, latency_ps }, index));
         }
     }
     edges.sort_by_key(|(edge, index)| (edge.from, edge.to, *index));
@@ -321,20 +336,6 @@ fn nodes(declared: &Topology, reader: &mut Reader<'_>) -> Custom {
     let keys = sips.nodes.clone().unwrap_or_default();
     let (count, size) = (sips.count.0, keys.size.0);
     let m = count.div_ceil(size);
-    let link = sips.link.bandwidth_gbs.rate;
-    let striped = if keys.striped == Some(true) { size } else { 1 };
-    let ways = Ways {
-        interface: keys.nic_gbs.rate,
-        used: f64::from(keys.stripes.map_or(striped, |used| used.0.min(striped))),
-        striped: f64::from(striped),
-        gain: keys.striped_gain.filter(|_| striped > 1).map_or(1.0, |gain| gain.0),
-    };
-    let together = ways.times(f64::from(size) / keys.taper.0);
-    let across = keys.stripes.map(|_| link);
-    let (nic, spine) = declared
-        .spoken()
-        .map_or((ways.way(), together), |p| (p.on_way(&ways, across), p.on_node(together, &ways, f64::from(size))));
-    let inside = declared.spoken().map_or(link, |p| if across.is_some() { p.across(link, &ways) } else { p.on(link) });
     if keys.striped_gain.is_some_and(|gain| gain.0 < 1.0) {
         reader.report_paths(
             &["system.sips.nodes.striped_gain"],
@@ -362,19 +363,19 @@ fn nodes(declared: &Topology, reader: &mut Reader<'_>) -> Custom {
         );
     }
     let mut edges = Vec::new();
-    let mut join = |from, to, rate, latency_ps| edges.push(CustomEdge { from, to, rate, latency_ps });
+    let mut join = |from, to, wire, latency_ps| edges.push(CustomEdge { from, to, wire, latency_ps });
     for sip in 0..count {
         let node = sip / size;
-        join(sip, count + node, inside, sips.link.latency_ns.0 + keys.switch_ns.0);
-        join(count + node, sip, inside, sips.link.latency_ns.0);
+        join(sip, count + node, Wire::Link, sips.link.latency_ns.0 + keys.switch_ns.0);
+        join(count + node, sip, Wire::Link, sips.link.latency_ns.0);
         if m > 1 {
-            join(sip, count + m + node, nic, keys.nic_latency_ns.0);
-            join(count + 2 * m + node, sip, nic, keys.nic_latency_ns.0);
+            join(sip, count + m + node, Wire::Way, keys.nic_latency_ns.0);
+            join(count + 2 * m + node, sip, Wire::Way, keys.nic_latency_ns.0);
         }
     }
     for node in 0..if m > 1 { m } else { 0 } {
-        join(count + m + node, count + 3 * m, spine, keys.spine_ns.0);
-        join(count + 3 * m, count + 2 * m + node, spine, 0);
+        join(count + m + node, count + 3 * m, Wire::Spine, keys.spine_ns.0);
+        join(count + 3 * m, count + 2 * m + node, Wire::Spine, 0);
     }
     edges.sort_by_key(|edge| (edge.from, edge.to));
     Custom::new(count + if m > 1 { 3 * m + 1 } else { 1 }, edges)

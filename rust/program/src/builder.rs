@@ -158,7 +158,7 @@ impl ProgramBuilder {
                 start
             }
         };
-        self.agents.push(Agent { coord, place, body, channels: 0, buffers: table, rank, voice: 0 });
+        self.agents.push(Agent { coord, place, body, channels: 0, buffers: table, rank, costs: 0 });
         id
     }
 
@@ -213,6 +213,7 @@ impl ProgramBuilder {
             counters: self.counters,
             flags: self.flags,
             barriers: self.barriers,
+            costs: Arc::default(),
             duties: Vec::new(),
             origins: self.origins,
         })

@@ -43,8 +43,8 @@ impl Program {
         h.list(&self.agents, |h, a| {
             coord(h, a.coord);
             h.words([a.place.0, a.body, a.channels, a.buffers, a.rank].map(u64::from));
-            if a.voice > 0 {
-                h.word(a.voice.into());
+            if a.costs > 0 {
+                h.word(a.costs.into());
             }
         });
         h.list(&self.channels, |h, c| {

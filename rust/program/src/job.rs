@@ -12,7 +12,9 @@ use crate::{
     Agent, AgentId, Body, BufferId, Channel, ChannelId, Control, Duty, Gate, Locus, Op, OpKind, Origin, OriginId,
     Program, Shared,
 };
-use ahbm_machine::{Coord, PeId};
+use ahbm_findings::Diagnostic;
+use ahbm_machine::{CallCosts, Coord, PeId};
+use indexmap::IndexSet;
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 use std::rc::Rc;
@@ -95,6 +97,35 @@ pub fn compose(name: &str, hosts: &[(u32, Vec<Step>)], launches: &[Launch<'_>]) 
     Composition { program: writer.program, launches: agents }
 }
 
+/// Programs of one job, each with the costs of its call: their agents name them in one list.
+///
+/// # Errors
+/// `AHBM-V125` for more than 65,535 costs.
+pub fn with_costs<'a>(
+    programs: impl Iterator<Item = Option<(&'a Arc<Program>, &'a CallCosts)>>,
+) -> Result<Vec<Option<Arc<Program>>>, Diagnostic> {
+    let (mut list, plain) = (IndexSet::new(), CallCosts::default());
+    let mut place = |call: &CallCosts| if *call == plain { 0 } else { list.insert_full(call.clone()).0 + 1 };
+    let programs: Vec<_> = programs.map(|one| one.map(|(program, call)| (program, place(call)))).collect();
+    if list.len() > usize::from(u16::MAX) {
+        return Err(Diagnostic::new("AHBM-V125", format!("calls have {} costs, more than 65,535", list.len())));
+    }
+    let list: Arc<[CallCosts]> = list.into_iter().collect();
+    // Calls share programs, by their addresses.
+    let mut made: FxHashMap<(*const Program, usize), Arc<Program>> = FxHashMap::default();
+    let mut with = |(program, costs): (&Arc<Program>, usize)| {
+        if costs == 0 {
+            return Arc::clone(program);
+        }
+        let own = made.entry((Arc::as_ptr(program), costs)).or_insert_with(|| {
+            let agents = program.agents.iter().map(|agent| Agent { costs: costs as u16, ..*agent }).collect();
+            Arc::new(Program { agents, costs: Arc::clone(&list), ..Program::clone(program) })
+        });
+        Arc::clone(own)
+    };
+    Ok(programs.into_iter().map(|one| one.map(&mut with)).collect())
+}
+
 /// Writes programs into one.
 #[derive(Default)]
 struct Writer {
@@ -126,7 +157,7 @@ impl Writer {
             channels: self.program.channel_table.len() as u32,
             buffers: self.program.buffer_table.len() as u32,
             rank: 0,
-            voice: 0,
+            costs: 0,
         });
         self.program.duties.push(duty);
     }
@@ -157,10 +188,13 @@ impl Writer {
         to.buffer_table.extend(program.buffer_table.iter().map(|id| BufferId(id.0 + buffer)));
     }
 
-    /// Adds the counters and barriers of a program; returns where they begin.
+    /// Adds the counters and barriers of a program, and the costs of its calls; returns where the former begin.
     fn counters(&mut self, program: &Program) -> (u32, u32) {
         let to = &mut self.program;
         let first = (to.counters, to.barriers.len() as u32);
+        if to.costs.is_empty() {
+            to.costs = Arc::clone(&program.costs);
+        }
         to.counters += program.counters;
         to.barriers.extend(&program.barriers);
         first

@@ -1,7 +1,7 @@
 //! Programs: agents, the channels between them and the buffers they touch. Immutable once built.
 
 use crate::{Body, Op, Origins};
-use ahbm_machine::{Coord, Direction, Machine, Node, PeId};
+use ahbm_machine::{CallCosts, Coord, Direction, Machine, Node, PeId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -38,8 +38,8 @@ pub struct Agent {
     pub buffers: u32,
     /// The collective member (rank) this agent works for.
     pub rank: u32,
-    /// The protocol by which it sends, as of [`Machine::voice`]; 0 in a program of its own.
-    pub voice: u16,
+    /// Place of its call in [`Program::costs`] and one; 0 for the costs of the machine as it is.
+    pub costs: u16,
 }
 
 impl Agent {
@@ -159,6 +159,8 @@ pub struct Program {
     pub flags: BTreeSet<u32>,
     /// Participants of each barrier.
     pub barriers: Vec<u32>,
+    /// The costs of calls that are not those of the machine as it is; one list for all programs of a job.
+    pub costs: Arc<[CallCosts]>,
     /// Per agent of a job; empty where all agents start at once. See [`mod@crate::job`].
     pub duties: Vec<Duty>,
     /// Distinct origins.

@@ -127,4 +127,4 @@ macro_rules! tuples {
         })+
     };
 }
-tuples! { A B; A B C; A B C D E; A B C D E F G H I J; }
+tuples! { A B; A B C; A B C D E; A B C D E F G; A B C D E F G H I J; }

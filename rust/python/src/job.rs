@@ -1,11 +1,11 @@
 //! Jobs: what the ranks of a program compute and call, and when all of it happens.
 
+use crate::costs::with_costs;
 use crate::errors;
 use crate::interrupt::interruptible;
 use crate::logs::{self, Part};
 use crate::machine::Machine;
 use crate::program::Program;
-use crate::voices::{Spoken, spoken};
 use ahbm_emulator::Options;
 use ahbm_emulator::job::{self, Launch};
 use ahbm_findings::Diagnostic;
@@ -127,7 +127,7 @@ impl Job {
         logs::refresh(py, &[Part::Engine]);
         let times: Vec<u64> = programs.iter().map(|entry| entry.as_ref().map_or(0, |(_, ps)| *ps)).collect();
         let made = programs.iter().map(|entry| entry.as_ref().map(|(program, _)| &**program));
-        let Spoken { machine, programs } = spoken(py, machine, made)?;
+        let programs = with_costs(py, machine, made)?;
         let times = interruptible(py, || {
             let timed = programs.iter().zip(&times);
             let programs = timed.map(|(program, ps)| program.as_ref().map(|program| (&**program, *ps)));

@@ -28,6 +28,7 @@ mod capture;
 mod check;
 mod classes;
 mod collectives;
+mod costs;
 mod dsl;
 mod errors;
 mod features;
@@ -58,7 +59,6 @@ mod symbolic;
 mod synthesis;
 mod timeline;
 mod tl;
-mod voices;
 mod workload;
 
 use pyo3::prelude::*;
@@ -72,6 +72,8 @@ mod _core {
     use super::builder::ProgramBuilder;
     #[pymodule_export]
     use super::collectives::{collectives, expected, held};
+    #[pymodule_export]
+    use super::costs::Protocol;
     #[pymodule_export]
     use super::dsl::msccl::{MscclRecorder, chunk};
     #[pymodule_export]

@@ -1,5 +1,6 @@
 //! The machine a program runs on.
 
+use crate::costs::{CostsRow, Protocol, costs as costs_of};
 use crate::errors;
 use crate::features::MachineFeatures;
 use crate::given::{Given, Wanted, given, wanted};
@@ -7,11 +8,12 @@ use crate::interrupt::interruptible;
 use crate::operand;
 use ahbm_emulator::training::{Lanes, Terms};
 use ahbm_findings::Diagnostic;
-use ahbm_machine::{Coord, DmaChannels, PeId};
+use ahbm_machine::{CallCosts, Caps, Coord, DmaChannels, PeId};
 use ahbm_synthesis::{Collective, least_by_io};
 use ahbm_views::features::Fingerprint;
 use ahbm_workload::{Arithmetic, Kernel};
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 use std::sync::Arc;
 
 /// A resolved machine, immutable.
@@ -20,8 +22,6 @@ use std::sync::Arc;
 pub struct Machine {
     pub(crate) inner: Arc<ahbm_machine::Machine>,
     source: Arc<Source>,
-    voices: Arc<[Self]>,
-    calls: Option<Arc<(Self, u64)>>,
 }
 
 wanted! { Bound<'_, Machine>: "a Machine" }
@@ -54,31 +54,6 @@ struct Source {
     overrides: Vec<(String, String)>,
 }
 
-impl Machine {
-    /// As [`ahbm_machine::Machine::with_voices`].
-    ///
-    /// # Errors
-    /// The same.
-    pub(crate) fn speaking(&self, voices: Vec<Self>) -> Result<Self, Diagnostic> {
-        let inner = self.inner.with_voices(voices.iter().map(|voice| Arc::clone(&voice.inner)).collect())?;
-        Ok(Self { inner: Arc::new(inner), source: Arc::clone(&self.source), voices: voices.into(), calls: None })
-    }
-}
-
-/// Name, efficiency, GB/s, those between nodes, `ramp_bytes`, `ramp_exponent`, bytes and chunks that it is for, slots,
-/// channels, algorithms, wires.
-type ProtocolRow =
-    (String, f64, f64, Option<f64>, u64, f64, Range, Range, Option<u32>, Option<ChannelsRow>, Vec<String>, Wires);
-
-/// GB/s of the links and of the network interfaces that it was measured with.
-type Wires = (Option<f64>, Option<f64>);
-
-/// Least and most bytes; None: there is no most.
-type Range = (u64, Option<u64>);
-
-/// Most of them, GB/s and least bytes of each.
-type ChannelsRow = (u32, f64, u64);
-
 /// Collective, ranks, first and last size, mean and largest error in percent.
 type BandRow = (String, u32, u64, u64, f64, f64);
 
@@ -86,6 +61,12 @@ type BandRow = (String, u32, u64, u64, f64, f64);
 type Arguments = (String, String, Vec<(String, String)>);
 
 impl Machine {
+    /// The machine as the messages of a call find it.
+    fn under(&self, py: Python<'_>, call: &CallCosts) -> PyResult<Self> {
+        let inner = self.inner.with_costs(call).map_err(|finding| errors::raise_one(py, finding))?;
+        Ok(Self { inner: Arc::new(inner), source: Arc::clone(&self.source) })
+    }
+
     /// The flat index of a physical place.
     pub(crate) fn place(&self, (sip, cube, pe): (u32, u32, u32)) -> Result<PeId, Diagnostic> {
         let at = Coord { sip, cube, pe };
@@ -113,12 +94,8 @@ impl Machine {
         overrides: Given<Vec<(String, String)>>,
     ) -> PyResult<Self> {
         given!(text, origin, overrides);
-        interruptible(py, || ahbm_machine::Machine::from_yaml(&text, &origin, &overrides)).map(|machine| Self {
-            inner: Arc::new(machine),
-            source: Arc::new(Source { text, origin, overrides }),
-            voices: Arc::default(),
-            calls: None,
-        })
+        interruptible(py, || ahbm_machine::Machine::from_yaml(&text, &origin, &overrides))
+            .map(|machine| Self { inner: Arc::new(machine), source: Arc::new(Source { text, origin, overrides }) })
     }
 
     /// The network between the SIPs in numbers.
@@ -241,31 +218,10 @@ impl Machine {
         self.inner.costs().tiers.keys().cloned().collect()
     }
 
-    /// The protocols of the communication library, in the order of the file: name, `efficiency`, `max_gbs`, `nic_gbs`,
-    /// `ramp_bytes`, `ramp_exponent`, (`min_bytes`, `max_bytes`), (`min_chunk_bytes`, `max_chunk_bytes`), `slots`,
-    /// (`channels`, `channel_gbs`, `channel_bytes`), `algorithms`, and (`wire_gbs`, `wire_nic_gbs`); None for what it does
-    /// not say.
+    /// The protocols of the communication library, in the order of the file.
     #[getter]
-    fn protocols(&self) -> Vec<ProtocolRow> {
-        let row = |(name, of): &(String, ahbm_machine::Protocol)| {
-            let range = |least, most| (least, (most != u64::MAX).then_some(most));
-            let channels = of.channels.map(|all| (all.most, all.gbs, all.bytes));
-            (
-                name.clone(),
-                of.efficiency,
-                of.max_gbs,
-                of.nic_gbs,
-                of.ramp_bytes,
-                of.ramp_exponent,
-                range(of.min_bytes, of.max_bytes),
-                range(of.min_chunk_bytes, of.max_chunk_bytes),
-                of.slots,
-                channels,
-                of.algorithms.clone(),
-                (of.wire.map(|wire| wire.gbs()), of.nic_wire.map(|wire| wire.gbs())),
-            )
-        };
-        self.inner.protocols().iter().map(row).collect()
+    fn protocols(&self) -> Vec<Protocol> {
+        self.inner.protocols().iter().map(Protocol::new).collect()
     }
 
     /// The algorithms of the communication library by collective, in the order of the file.
@@ -298,11 +254,10 @@ impl Machine {
         self.inner.protocol()
     }
 
-    /// Bytes in which kernels pass on what arrives, by the protocol that all runs use; 0 where it does not say.
+    /// Bytes in which kernels pass on what arrives, by the protocol of its call or of all runs; 0 where it does not say.
     #[getter]
     fn slice_bytes(&self) -> u64 {
-        let (all, used) = (self.inner.protocols(), self.inner.protocol());
-        all.iter().find(|(name, _)| used == Some(name.as_str())).map_or(0, |(_, of)| of.slice_bytes)
+        self.inner.protocol_of_call().map_or(0, |(_, of)| of.slice_bytes)
     }
 
     /// The host's start of a collective that runs alone, in ps.
@@ -327,41 +282,33 @@ impl Machine {
     fn changed(&self, py: Python<'_>, overrides: Given<Vec<(String, String)>>) -> PyResult<Self> {
         given!(overrides);
         let Source { text, origin, overrides: own } = &*self.source;
-        Self::from_yaml(
-            py,
-            Given::ok(text.clone()),
-            Given::ok(origin.clone()),
-            Given::ok([own.clone(), overrides].concat()),
-        )
+        let overrides = [own.clone(), overrides].concat();
+        let plain = Self::from_yaml(py, Given::ok(text.clone()), Given::ok(origin.clone()), Given::ok(overrides))?;
+        plain.under(py, self.inner.call())
     }
 
-    /// The machine that calls of `nbytes` bytes of one rank's array find: with further overrides, as `changed` takes them.
-    /// Raises as `from_yaml`.
-    fn for_calls(&self, py: Python<'_>, overrides: Given<Vec<(String, String)>>, nbytes: Given<u64>) -> PyResult<Self> {
-        given!(nbytes);
-        let calls = Some(Arc::new((self.clone(), nbytes)));
-        Ok(Self { calls, ..self.changed(py, overrides)? })
-    }
-
-    /// The machine, and the bytes of the calls, that `for_calls` was given; None for other machines.
-    #[getter]
-    fn of_calls(&self) -> Option<(Self, u64)> {
-        self.calls.as_deref().cloned()
-    }
-
-    /// The machines that the calls of a job find, each under its protocol; empty where all find the machine itself.
-    #[getter]
-    fn voices(&self) -> Vec<Self> {
-        self.voices.to_vec()
-    }
-
-    /// The machine for a job whose calls find `voices`, in the order of those of the machine that the job was made for.
+    /// The machine as the messages of a call find it: with its protocol at its size, its channels and interfaces. All else
+    /// is that of the machine: parameters, overrides and hash.
     ///
-    /// Raises `DataError` (AHBM-V125) for machines of other PEs or links.
-    fn with_voices(&self, py: Python<'_>, voices: Given<Vec<Bound<'_, Self>>>) -> PyResult<Self> {
-        given!(voices);
-        let voices = voices.iter().map(|voice| voice.get().clone()).collect();
-        self.speaking(voices).map_err(|finding| errors::raise_one(py, finding))
+    /// n bytes of one rank's array get 1 / (1 + (ramp_bytes / n)^ramp_exponent) of a protocol's bandwidths. A protocol for
+    /// all runs goes before that of the call. Raises `DataError` (AHBM-V125) for a protocol that the machine does not have.
+    fn with_costs(&self, py: Python<'_>, costs: Given<CostsRow>) -> PyResult<Self> {
+        given!(costs);
+        self.under(py, &costs_of(costs))
+    }
+
+    /// GB/s of payload that the protocol of a call or of all runs lets a link between SIPs carry, the way of a SIP between
+    /// nodes, and all ways of a node together; None where the wires themselves have no more than `alike` times as much, and
+    /// without a protocol.
+    fn caps(&self, alike: Given<f64>) -> PyResult<Option<Caps>> {
+        given!(alike);
+        Ok(self.inner.caps(alike))
+    }
+
+    /// Whether a library's collective is spread over the interfaces of its SIPs in a node.
+    #[getter]
+    fn striped(&self) -> bool {
+        self.inner.striped()
     }
 
     /// Every parameter by its dotted path, as text with its unit: ps, GB/s, or none.
@@ -371,11 +318,18 @@ impl Machine {
         self.inner.canonical().lines().filter_map(pair).collect()
     }
 
-    /// Pickles and copies are made anew from the same text.
-    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Arguments)> {
-        let make = py.get_type::<Self>().getattr("from_yaml")?;
-        let Source { text, origin, overrides } = &*self.source;
-        Ok((make, (text.clone(), origin.clone(), overrides.clone())))
+    /// Pickles and copies are made anew from the same text, and given the same costs.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
+        let class = py.get_type::<Self>();
+        if *self.inner.call() == CallCosts::default() {
+            let Source { text, origin, overrides } = &*self.source;
+            let arguments: Arguments = (text.clone(), origin.clone(), overrides.clone());
+            return Ok((class.getattr("from_yaml")?, arguments.into_pyobject(py)?));
+        }
+        let plain = self.under(py, &CallCosts::default())?;
+        let CallCosts { protocol, nbytes, channels, math_per_ns, interfaces, even, part } = self.inner.call().clone();
+        let row = (protocol, nbytes, channels, math_per_ns, interfaces, even, part);
+        Ok((class.getattr("with_costs")?, (plain, row).into_pyobject(py)?))
     }
 
     /// What a SIP computes a training job at.

@@ -12,7 +12,7 @@ use crate::{check, errors, operand};
 use ahbm_check::CheckOptions;
 use ahbm_emulator::Options;
 use ahbm_findings::Diagnostic;
-use ahbm_machine::{LinkChange, LinkId};
+use ahbm_machine::{Caps, LinkChange, LinkId};
 use ahbm_plan::{Captured, Collective, Plan, Reduced};
 use ahbm_program::{AgentId, OriginId};
 use ahbm_synthesis::Engines;
@@ -224,6 +224,19 @@ impl Program {
     #[getter]
     fn machine(&self) -> Machine {
         self.given.clone()
+    }
+
+    /// The protocols of its calls: the name, bytes of one rank's array, 0 where they are not known, and what
+    /// `Machine.caps` says with `alike`.
+    fn protocols(&self, py: Python<'_>, alike: Given<f64>) -> PyResult<Vec<(String, u64, Caps)>> {
+        given!(alike);
+        let calls: Result<Vec<_>, _> = self.inner.costs.iter().map(|call| self.machine.with_costs(call)).collect();
+        let calls = calls.map_err(|finding| errors::raise_one(py, finding))?;
+        let row = |machine: &ahbm_machine::Machine| {
+            let ((name, _), caps) = machine.protocol_of_call().zip(machine.caps(alike))?;
+            Some((name.to_owned(), machine.call().nbytes, caps))
+        };
+        Ok([&*self.machine].into_iter().chain(&calls).filter_map(row).collect())
     }
 
     /// Names of the memory tiers that the program's queue slots live in, in order of first use.

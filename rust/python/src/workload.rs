@@ -1,5 +1,6 @@
 //! Training jobs: read, and replayed on a machine.
 
+use crate::costs::with_costs;
 use crate::errors;
 use crate::features::JobFeatures;
 use crate::formats::budget;
@@ -10,7 +11,6 @@ use crate::logs::{self, Part};
 use crate::machine::Machine;
 use crate::operand;
 use crate::program::{PIECES, Program};
-use crate::voices::{Spoken, spoken};
 use ahbm_emulator::training::{self, Lanes, Launch, Replay, Terms, Why};
 use ahbm_emulator::{Options, Span, simulate};
 use ahbm_formats::chakra::{ReadOptions, Sort};
@@ -313,7 +313,7 @@ impl Workload {
         logs::refresh(py, &[Part::Engine]);
         self.check_computes(py, machine)?;
         let terms = Terms { lanes: policy, roofline: *machine.inner.roofline(), factors };
-        let Spoken { machine, programs } = spoken(py, machine, programs.iter().map(Option::as_deref))?;
+        let programs = with_costs(py, machine, programs.iter().map(Option::as_deref))?;
         let programs: Vec<_> = programs.into_iter().zip(made_for).collect();
         let found = interruptible(py, || {
             let options = Options { max_events, ..Options::default() };
@@ -321,7 +321,7 @@ impl Workload {
             training::replay(&self.inner, &launches(&programs), &regions, how, &options, fold)
                 .map_err(|finding| vec![finding])
         })?;
-        Ok(Replayed { job: self.inner.clone(), machine, programs, regions, terms, found })
+        Ok(Replayed { job: self.inner.clone(), machine: machine.clone(), programs, regions, terms, found })
     }
 }
 

@@ -14,10 +14,8 @@ if TYPE_CHECKING:
 def wider(machine: Machine, programs: Iterable[Program | None]) -> tuple[str, dict[str, str]]:
     """Twice the bandwidth of all links between SIPs, and of the protocols that carry less in any of the `programs`, in
     words and as overrides."""
-    names = dict.fromkeys(
-        name for program in set(programs) if program is not None for name in limiting(program.machine)
-    )
+    names = dict.fromkeys(name for program in set(programs) if program is not None for name in limiting(program))
     keys = (key for name in names for key in of_protocol(name))
     both = Lever("", (*OF_SIPS, *keys), "2x", ()).changes(dict(machine.parameters))
-    spoken = f" and of protocol {' and '.join(sorted(names))}" if names else ""
-    return f"twice the bandwidth between devices{spoken}", both
+    more = f" and of protocol {' and '.join(sorted(names))}" if names else ""
+    return f"twice the bandwidth between devices{more}", both

@@ -136,18 +136,18 @@ impl Agent {
                 }
                 OpKind::Comm(Comm::Await { value }) => self.await_posted(sim, me, value, start),
                 OpKind::Move(Move::Load { mem, tile, .. }) => {
-                    let ahbm_program::Agent { place: pe, voice, .. } = sim.program.agents[me.0 as usize];
-                    let flow = || sim.wiring.one_sided(voice, pe, sim.node(me, body, mem), Node::Pe(pe));
+                    let ahbm_program::Agent { place: pe, costs, .. } = sim.program.agents[me.0 as usize];
+                    let flow = || sim.wiring.one_sided(costs, pe, sim.node(me, body, mem), Node::Pe(pe));
                     self.transfer(sim, me, flow, tiles[tile as usize], false, start)
                 }
                 OpKind::Move(Move::Store { mem, tile, posted, .. }) => {
-                    let ahbm_program::Agent { place: pe, voice, .. } = sim.program.agents[me.0 as usize];
-                    let flow = || sim.wiring.one_sided(voice, pe, Node::Pe(pe), sim.node(me, body, mem));
+                    let ahbm_program::Agent { place: pe, costs, .. } = sim.program.agents[me.0 as usize];
+                    let flow = || sim.wiring.one_sided(costs, pe, Node::Pe(pe), sim.node(me, body, mem));
                     self.transfer(sim, me, flow, tiles[tile as usize], posted, start)
                 }
                 OpKind::Move(Move::Copy { src, dst, tile, posted }) => {
-                    let ahbm_program::Agent { place: pe, voice, .. } = sim.program.agents[me.0 as usize];
-                    let flow = || sim.wiring.one_sided(voice, pe, sim.node(me, body, src), sim.node(me, body, dst));
+                    let ahbm_program::Agent { place: pe, costs, .. } = sim.program.agents[me.0 as usize];
+                    let flow = || sim.wiring.one_sided(costs, pe, sim.node(me, body, src), sim.node(me, body, dst));
                     self.transfer(sim, me, flow, tiles[tile as usize], posted, start)
                 }
                 OpKind::Move(Move::ReducingLoad { group, tile, .. }) => {

@@ -141,11 +141,13 @@ pub(super) struct Wiring {
     pub(super) tiers: Vec<Tier>,
     /// Per body: bytes of every tile.
     pub(super) tile_bytes: Vec<Box<[u64]>>,
-    /// Every one-sided transfer, by the protocol and the PE that issue it and its ends.
+    /// Every one-sided transfer, by the costs and the PE that issue it and its ends.
     transfers: Map<(u16, PeId, Node, Node), OneSided>,
     pub(super) trees: Vec<Tree>,
     /// Every transfer from or to a group, by the agent, the group of its body, and whether it reads.
     grouped: Map<(AgentId, u32, bool), OneSided>,
+    /// The machine with each of the program's costs.
+    calls: Vec<Machine>,
     /// Agents that post transfers or signals.
     pub(super) posters: IndexSet<AgentId, FxBuildHasher>,
     /// Inbound channels of agents that receive from any direction, in order of direction.
@@ -202,28 +204,31 @@ impl Wiring {
             transfers: Map::default(),
             trees: Vec::new(),
             grouped: Map::default(),
+            calls: Vec::new(),
             posters: IndexSet::default(),
             inbound: Map::default(),
         };
+        let calls = program.costs.iter().map(|call| machine.with_costs(call)).collect::<Result<Vec<_>, _>>()?;
         let costs = machine.costs();
         for (index, channel) in program.channels.iter().enumerate() {
             let from = program.agents[channel.sender.0 as usize].place;
             let to = cover.map_or(program.agents[channel.receiver.0 as usize].place, |cover| cover.towards[index]);
-            let heard = machine.voice(program.agents[channel.sender.0 as usize].voice)?;
-            let back = heard.route(Node::Pe(to), Node::Pe(from))?;
-            let slowest = back.hops.iter().fold(Rate::UNLIMITED, |r, h| r.slower(heard.link_rate(h.link)));
+            let machine = of_call(machine, &calls, program.agents[channel.sender.0 as usize].costs)?;
+            let back = machine.route(Node::Pe(to), Node::Pe(from))?;
+            let slowest = back.hops.iter().fold(Rate::UNLIMITED, |r, h| r.slower(machine.link_rate(h.link)));
             if channel.tier as usize >= wiring.tiers.len() {
                 return Err(Diagnostic::new("AHBM-L112", format!("slot tier {} does not exist", channel.tier)));
             }
             wiring.channels.push(ChannelWiring {
-                flow: routes.open(heard, (from, Way::Write), Node::Pe(from), Node::Pe(to))?,
+                flow: routes.open(machine, (from, Way::Write), Node::Pe(from), Node::Pe(to))?,
                 background: u32::MAX,
                 credit: costs.credit_overhead_ps + back.latency_ps() + slowest.ps(channel.credit_bytes),
                 tier: channel.tier,
                 wire: channel.wire,
             });
         }
-        wiring.scan(program, machine, &mut routes)?;
+        wiring.scan(program, (machine, &calls), &mut routes)?;
+        wiring.calls = calls;
         let of_pool = |&(pe, way, link): &Stream| {
             let engine = pes.get_index_of(&pe).expect("every place was entered above") as u32;
             (0..wiring.pool_size).map(move |number| DmaChannel { engine, reads: way == Way::Read, number, link })
@@ -240,32 +245,37 @@ impl Wiring {
     }
 
     /// Collects what only some operations need: one-sided transfers, posted receives, inbound lists.
-    fn scan(&mut self, program: &Program, machine: &Machine, routes: &mut Routes<'_>) -> Result<(), Diagnostic> {
+    fn scan(
+        &mut self,
+        program: &Program,
+        (machine, calls): (&Machine, &[Machine]),
+        routes: &mut Routes<'_>,
+    ) -> Result<(), Diagnostic> {
         for (index, agent) in program.agents.iter().enumerate() {
             let id = AgentId(index as u32);
             let body = &program.bodies[agent.body as usize];
             let node = |mem: u32| program.buffers[program.buffer(id, body.mems[mem as usize].buffer).0 as usize].node;
             let members = |group: u32| body.groups[group as usize].iter().map(|&mem| node(mem)).collect();
-            let (pe, voice) = (agent.place, agent.voice);
-            let machine = machine.voice(voice)?;
+            let (pe, costs) = (agent.place, agent.costs);
+            let machine = of_call(machine, calls, costs)?;
             for op in &body.ops {
                 match op.kind {
                     OpKind::Move(Move::Load { mem, .. }) => {
-                        self.transfer(routes, machine, (voice, pe), node(mem), Node::Pe(pe))?
+                        self.transfer(routes, machine, (costs, pe), node(mem), Node::Pe(pe))?
                     }
                     OpKind::Move(Move::Store { mem, posted, .. }) => {
-                        self.transfer(routes, machine, (voice, pe), Node::Pe(pe), node(mem))?;
+                        self.transfer(routes, machine, (costs, pe), Node::Pe(pe), node(mem))?;
                         self.note_poster(id, posted);
                     }
                     OpKind::Move(Move::Copy { src, dst, posted, .. }) => {
-                        self.transfer(routes, machine, (voice, pe), node(src), node(dst))?;
+                        self.transfer(routes, machine, (costs, pe), node(src), node(dst))?;
                         self.note_poster(id, posted);
                     }
                     OpKind::Move(Move::ReducingLoad { group, .. }) => {
-                        self.group(routes, (machine, voice), (id, pe, group), true, || members(group))?
+                        self.group(routes, (machine, costs), (id, pe, group), true, || members(group))?
                     }
                     OpKind::Move(Move::Multicast { group, .. }) => {
-                        self.group(routes, (machine, voice), (id, pe, group), false, || members(group))?;
+                        self.group(routes, (machine, costs), (id, pe, group), false, || members(group))?;
                         self.note_poster(id, true);
                     }
                     OpKind::Control(Control::Signal { posted, .. }) => self.note_poster(id, posted),
@@ -330,11 +340,11 @@ impl Wiring {
         &mut self,
         routes: &mut Routes<'_>,
         machine: &Machine,
-        (voice, pe): (u16, PeId),
+        (costs, pe): (u16, PeId),
         from: Node,
         to: Node,
     ) -> Result<(), Diagnostic> {
-        let key = (voice, pe, from, to);
+        let key = (costs, pe, from, to);
         if self.transfers.contains_key(&key) {
             return Ok(());
         }
@@ -351,7 +361,7 @@ impl Wiring {
     fn group(
         &mut self,
         routes: &mut Routes<'_>,
-        (machine, voice): (&Machine, u16),
+        (machine, costs): (&Machine, u16),
         (agent, pe, group): (AgentId, PeId, u32),
         read: bool,
         members: impl FnOnce() -> Box<[Node]>,
@@ -360,7 +370,7 @@ impl Wiring {
             return Ok(());
         }
         // Groups that differ only in their offsets are one tree.
-        let key = (voice, pe, read, members());
+        let key = (costs, pe, read, members());
         let tree = match routes.trees.get(&key) {
             Some(&known) => known,
             None => {
@@ -425,10 +435,24 @@ impl Wiring {
         self.grouped[&(agent, group, read)]
     }
 
-    /// A one-sided transfer that [`Wiring::new`] has seen.
-    pub(super) fn one_sided(&self, voice: u16, pe: PeId, from: Node, to: Node) -> OneSided {
-        self.transfers[&(voice, pe, from, to)]
+    /// The machine as an agent of these costs finds it, where they are not its own.
+    #[inline]
+    pub(super) fn call(&self, costs: u16) -> Option<&Machine> {
+        self.calls.get(usize::from(costs).wrapping_sub(1))
     }
+
+    /// A one-sided transfer that [`Wiring::new`] has seen.
+    pub(super) fn one_sided(&self, costs: u16, pe: PeId, from: Node, to: Node) -> OneSided {
+        self.transfers[&(costs, pe, from, to)]
+    }
+}
+
+/// The machine as an agent of these costs finds it.
+fn of_call<'a>(machine: &'a Machine, calls: &'a [Machine], costs: u16) -> Result<&'a Machine, Diagnostic> {
+    let Some(at) = costs.checked_sub(1) else { return Ok(machine) };
+    calls
+        .get(usize::from(at))
+        .ok_or_else(|| Diagnostic::new("AHBM-V125", format!("an agent has costs {costs} of {}", calls.len())))
 }
 
 /// The facts about a link in use.
@@ -440,7 +464,7 @@ struct LinkUse {
     exclusive: bool,
 }
 
-/// The protocol and the PE that reads or writes, which of the two, and the members.
+/// The costs and the PE that reads or writes, which of the two, and the members.
 type TreeKey = (u16, PeId, bool, Box<[Node]>);
 
 struct Routes<'a> {

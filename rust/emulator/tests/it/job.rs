@@ -5,10 +5,11 @@ use crate::support::transfer;
 
 use ahbm_emulator::job::{Launch, Schedule, schedule};
 use ahbm_emulator::{Options, Span, simulate};
-use ahbm_machine::Machine;
+use ahbm_machine::{CallCosts, Machine};
 use ahbm_program::job::{self, Step};
 use ahbm_program::{Program, structure};
 use proptest::prelude::*;
+use std::sync::Arc;
 use transfer::transfer;
 
 fn machine() -> Machine {
@@ -49,6 +50,32 @@ fn launches_on_other_links_do_not_disturb_each_other() {
         [Span { start: 7, end: 7 + alone(&machine, &a) }, Span { start: 1000, end: 1000 + alone(&machine, &b) }];
     assert_eq!(schedule.launches, expected);
     assert_eq!(schedule.together, 2);
+}
+
+/// Two calls with other protocols at once, on links of their own, each as alone on the machine as it finds it; and a
+/// program that names costs which nobody lists.
+#[test]
+fn calls_of_a_job_keep_the_costs_of_their_own() {
+    let text = "system: {sips: {count: 8}}\nsip: {cube_mesh: {w: 1, h: 1}}\n\
+                protocols:\n  ll: {step_ns: 600, max_gbs: 3}\n  simple: {step_ns: 3000, ramp_bytes: 4096}";
+    let machine = Machine::from_yaml(text, "two protocols", &[]).expect("a machine");
+    let call = |name: &str| CallCosts { protocol: Some(name.to_owned()), nbytes: 4096, ..CallCosts::default() };
+    let (a, b) = (Arc::new(transfer(&machine, 0, 1, 5, 4096)), Arc::new(transfer(&machine, 4, 5, 5, 4096)));
+    let plain = CallCosts::default();
+    let calls = [(&a, &call("ll")), (&b, &call("simple")), (&a, &call("ll")), (&b, &plain)];
+    let programs: Vec<_> = job::with_costs(calls.into_iter().map(Some).chain([None])).expect("programs");
+    let programs: Vec<Arc<Program>> = programs.into_iter().flatten().collect();
+    assert!(Arc::ptr_eq(&programs[0], &programs[2]) && Arc::ptr_eq(&programs[3], &b));
+    assert_eq!(programs[0].costs.to_vec(), [call("ll"), call("simple")]);
+    let took: Vec<u64> = programs.iter().map(|program| alone(&machine, program)).collect();
+    for ((program, call), took) in calls.into_iter().zip(&took) {
+        assert_eq!(alone(&machine.with_costs(call).expect("costs"), program), *took);
+    }
+    assert!(took[0] != took[1] && took[1] != took[3]);
+    let schedule = times(&machine, &[(&programs[0], [0, 1]), (&programs[1], [4, 5])], &[0, 0]);
+    assert_eq!(schedule.launches.iter().map(|span| span.end - span.start).collect::<Vec<_>>(), took[..2]);
+    let unlisted = Program { costs: Arc::default(), ..Program::clone(&programs[0]) };
+    assert_eq!(simulate(&unlisted, &machine, &Options::default()).unwrap_err().code, "AHBM-V125");
 }
 
 #[test]

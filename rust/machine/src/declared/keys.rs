@@ -1,9 +1,7 @@
 //! The keys of `topology.yaml`.
 
-use super::{
-    Checked, Count, Gbs, LibraryKeys, Names, Ns, PerNs, ProtocolKeys, Protocols, Real, Tiers, Told, Word, section,
-};
-use crate::{DmaChannels, NetworkModel, Protocol, Ps};
+use super::{Checked, Count, Gbs, LibraryKeys, Names, Ns, PerNs, Protocols, Real, Tiers, Told, Word, section};
+use crate::{DmaChannels, NetworkModel};
 
 section! {
     /// A machine: SIPs joined by a network, each a mesh of cubes, each cube with PEs. Every key is optional;
@@ -186,9 +184,6 @@ section! {
         /// What such a collective of all SIPs of a node carries over what the interfaces carry: above 1 where less crosses
         /// them than a ring would send, since switches reduce; 1 where absent.
         striped_gain: Option<Real> = None,
-        /// Interfaces that a message is spread over, at most all of a node; the emulator sets it for each call between
-        /// nodes.
-        stripes: Option<Count<1, 4_096>> = None,
         /// Bandwidth of a node's interfaces together over that of the node's way to the spine; 1 or more.
         taper: Real = Real(1.0),
         /// The switch of a node reduces what SIPs of the node send and copies what goes to several; false where absent.
@@ -454,18 +449,6 @@ section! {
         overhead_ns: Ns = Ns::ps(1_750),
         /// A receive completes only once its credit has reached the sender.
         blocks_receiver: bool = true,
-    }
-}
-
-impl Topology {
-    /// The protocol that all runs use.
-    pub(crate) fn spoken(&self) -> Option<Protocol> {
-        self.protocols.0.get(&self.protocol.as_ref()?.0).map(ProtocolKeys::protocol)
-    }
-
-    /// The latency that it gives messages between nodes, where there are any.
-    pub(crate) fn nic_step_ps(&self) -> Option<Ps> {
-        self.spoken().filter(|_| self.system.sips.topology == Kind::Nodes)?.nic_step_ps
     }
 }
 

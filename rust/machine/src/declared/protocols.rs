@@ -37,8 +37,6 @@ section! {
         /// The power with which that share grows, above 0 and up to 1; 0.5 where absent. n bytes get
         /// 1 / (1 + (ramp_bytes / n)^ramp_exponent) of the bandwidth.
         ramp_exponent: Option<Real> = None,
-        /// The part of the bandwidths that calls of a size get; the emulator sets it for each call.
-        share: Option<Real> = None,
         /// Channels that a call has at most; where absent, its bandwidth depends on none.
         channels: Option<Count<1, 1024>> = None,
         /// Most payload that a channel carries. All channels of a call share its links and its steps.
@@ -54,7 +52,7 @@ section! {
         min_chunk_bytes: Bytes = Bytes(0),
         /// Most bytes of such a chunk that the library uses it for; all where absent.
         max_chunk_bytes: Option<Bytes> = None,
-        /// The algorithms that the library speaks it with; all where absent.
+        /// The algorithms that the library uses it with; all where absent.
         algorithms: Option<Vec<Word>> = None,
         /// Bytes in which kernels that take `slice_bytes` pass on what arrives; as each kernel says where absent.
         slice_bytes: Option<Bytes> = None,
@@ -79,7 +77,7 @@ impl ProtocolKeys {
             nic_gbs: self.nic_gbs.as_ref().map(Gbs::gbs),
             wire: self.wire_gbs.map(|gbs| gbs.rate),
             nic_wire: self.wire_nic_gbs.map(|gbs| gbs.rate),
-            share: self.share.map_or(1.0, |Real(share)| share).max(f64::MIN_POSITIVE),
+            share: 1.0,
             ramp_bytes: self.ramp_bytes.0,
             ramp_exponent: self.ramp_exponent.map_or(0.5, |Real(exponent)| exponent),
             min_bytes: self.min_bytes.0,

@@ -1,6 +1,6 @@
 //! Protocols and launch: what they change, and that a machine without them is what it was.
 
-use ahbm_machine::{Coord, Machine, Node};
+use ahbm_machine::{CallCosts, Coord, LinkChange, Machine, Node};
 use proptest::prelude::*;
 
 const RING: &str =
@@ -151,23 +151,78 @@ fn a_message_of_fewer_sips_has_their_interfaces() {
              striped: true{more}}}}}}}\nsip: {{cube_mesh: {{w: 1, h: 1}}}}\n{protocol}"
         ))
     };
-    let gbs = |more: &str, protocol: &str| (way(&nodes(more, protocol), 0, 7).1 * 1e6).round() / 1e6;
+    let gbs =
+        |machine: &Machine, call: CallCosts| (way(&machine.with_costs(&call).unwrap(), 0, 7).1 * 1e6).round() / 1e6;
+    let over = |used: u32| CallCosts { interfaces: Some(used), ..CallCosts::default() };
     // What reduces on the way counts for whole nodes alone.
-    assert_eq!(gbs(", striped_gain: 1.5", ""), 300.0);
+    let gains = nodes(", striped_gain: 1.5", "");
+    assert_eq!(gbs(&gains, CallCosts::default()), 300.0);
     for (used, rate) in [(1, 50.0), (2, 100.0), (3, 150.0), (4, 300.0), (9, 300.0)] {
-        assert_eq!(gbs(&format!(", striped_gain: 1.5, stripes: {used}"), ""), rate, "{used}");
+        assert_eq!(gbs(&gains, over(used)), rate, "{used}");
     }
+    assert_eq!(gbs(&gains, CallCosts { even: true, ..over(4) }), 200.0);
+    assert_eq!(gbs(&gains, CallCosts { part: (2, 5), ..over(1) }), 20.0);
     // The share that calls of a size get is one of all interfaces: fewer are full sooner.
-    let spoken = |share: f64| {
-        format!("protocols: {{p: {{efficiency: {share}, max_gbs: {}, share: {share}}}}}\nprotocol: p", 200.0 * share)
-    };
-    for (used, share, rate) in [(1, 0.5, 50.0), (4, 0.5, 100.0), (1, 0.125, 25.0), (2, 0.125, 25.0)] {
-        assert_eq!(gbs(&format!(", stripes: {used}"), &spoken(share)), rate, "{used} {share}");
+    let ramped = nodes("", "protocols: {p: {max_gbs: 200, ramp_bytes: 1024, ramp_exponent: 1}}");
+    for (used, nbytes, rate) in [(1, 1024, 50.0), (4, 1024, 100.0), (1, 1024 / 7, 25.0), (2, 1024 / 7, 25.0)] {
+        let found = gbs(&ramped, CallCosts { protocol: Some("p".to_owned()), nbytes, ..over(used) });
+        assert!((found / rate - 1.0).abs() < 0.01, "{used} {nbytes}: {found}");
     }
-    let half = "protocols: {p: {efficiency: 0.5}}\nprotocol: p";
-    assert_eq!(gbs(", stripes: 1", half), 25.0);
+    assert_eq!(gbs(&nodes("", "protocols: {p: {efficiency: 0.5}}\nprotocol: p"), over(1)), 25.0);
     let unlike = Machine::from_yaml("system: {sips: {topology: nodes, nodes: {striped_gain: 0.5}}}", "t", &[]);
     assert_eq!(unlike.unwrap_err()[0].code, "AHBM-T005");
+}
+
+/// A machine of two nodes, or of a ring, whose links and interfaces are limited by a protocol of these numbers.
+fn limited(nodes: bool, keys: &str, more: &str) -> Machine {
+    let network =
+        if nodes { "topology: nodes, nodes: {size: 4, nic_gbs: 50, striped: true, striped_gain: 1.2}, " } else { "" };
+    machine(&format!(
+        "system: {{sips: {{count: 8, {network}link: {{bandwidth_gbs: 400}}}}}}\nsip: {{cube_mesh: {{w: 1, h: 1}}}}\n\
+         protocols: {{p: {{step_ns: 600, slots: 3, {keys}}}}}\n{more}"
+    ))
+}
+
+#[test]
+fn the_costs_of_a_call_leave_the_machine_as_it_is() {
+    let text = "max_gbs: 100, ramp_bytes: 4096";
+    let (plain, for_all) = (limited(true, text, ""), limited(true, text, "protocol: p"));
+    let call = CallCosts { protocol: Some("p".to_owned()), nbytes: 4096, math_per_ns: Some(7), ..CallCosts::default() };
+    let called = plain.with_costs(&call).unwrap();
+    assert_eq!((called.hash(), called.protocol(), called.call()), (plain.hash(), None, &call));
+    assert_eq!((called.protocol_of_call().unwrap().0, called.costs().math_bytes_per_ns), ("p", 14));
+    assert_eq!((way(&called, 0, 1).0, way(&called, 0, 1).1.round()), (way(&plain, 0, 1).0 + 600_000, 50.0));
+    // The costs of the next call say nothing of those before, and those of none give the machine back.
+    let again = called.with_costs(&CallCosts::default()).unwrap();
+    assert_eq!((way(&again, 0, 1), again.costs()), (way(&plain, 0, 1), plain.costs()));
+    // What all runs have goes before what a call asks for; without a size, its bandwidths are whole.
+    assert_eq!(way(&for_all.with_costs(&call).unwrap(), 0, 7), way(&called, 0, 7));
+    assert_eq!(way(&for_all, 0, 1).1, 100.0);
+    let unknown = plain.with_costs(&CallCosts { protocol: Some("q".to_owned()), ..call.clone() });
+    assert_eq!(unknown.unwrap_err().code, "AHBM-V125");
+    // A link of twice the bandwidth has twice that of each call.
+    let link = plain.links_between_sips().next().unwrap().link;
+    let twice = plain.with_link(link, LinkChange::Twice).with_costs(&call).unwrap();
+    assert!((twice.link_rate(link).gbs() / called.link_rate(link).gbs() - 2.0).abs() < 1e-6);
+}
+
+#[test]
+fn a_call_has_as_many_channels_as_its_bytes_fill_or_as_are_asked_for() {
+    let machine = limited(false, "channels: 8, channel_gbs: 2, channel_bytes: 1024", "");
+    let gbs = |nbytes, channels| {
+        let call = CallCosts { protocol: Some("p".to_owned()), nbytes, channels, ..CallCosts::default() };
+        way(&machine.with_costs(&call).unwrap(), 0, 1).1.round()
+    };
+    for (nbytes, asked, wanted) in [
+        (0, None, 16.0),
+        (1, None, 2.0),
+        (4095, None, 6.0),
+        (1 << 20, None, 16.0),
+        (1, Some(5), 10.0),
+        (1, Some(9), 2.0),
+    ] {
+        assert_eq!(gbs(nbytes, asked), wanted, "{nbytes} {asked:?}");
+    }
 }
 
 #[test]
@@ -279,6 +334,34 @@ fn mistakes_are_told() {
 }
 
 proptest! {
+    /// A call finds the machine whose file states the numbers of its size for all runs.
+    #[test]
+    fn a_call_finds_the_numbers_of_its_size(
+        nodes: bool, nbytes in 1u64..1 << 30, ramp in 1u64..1 << 24, root: bool, wired: bool, own in proptest::option::of(1u32..60),
+        (efficiency, most) in (0.2f64..1.0, 20.0f64..500.0),
+    ) {
+        let wires = if wired { ", wire_gbs: 300, wire_nic_gbs: 40" } else { "" };
+        let keys = |share: f64, ramp: &str| {
+            let nic = own.map_or_else(String::new, |gbs| format!(", nic_gbs: {:?}", f64::from(gbs) * share));
+            format!("efficiency: {:?}, max_gbs: {:?}{nic}{wires}{ramp}", efficiency * share, most * share)
+        };
+        let exponent = if root { 0.5 } else { 0.75 };
+        let share = 1.0 / (1.0 + (ramp as f64 / nbytes as f64).powf(exponent));
+        let scaled = limited(nodes, &keys(share, ""), "protocol: p");
+        let ramped = limited(nodes, &keys(1.0, &format!(", ramp_bytes: {ramp}, ramp_exponent: {exponent}")), "");
+        let call = CallCosts { protocol: Some("p".to_owned()), nbytes, ..CallCosts::default() };
+        let called = ramped.with_costs(&call).unwrap();
+        for to in [1, 7] {
+            let ((latency, gbs), (wanted, rate)) = (way(&called, 0, to), way(&scaled, 0, to));
+            prop_assert_eq!(latency, wanted);
+            prop_assert!((gbs / rate - 1.0).abs() < 1e-9, "{} {}", gbs, rate);
+        }
+        prop_assert_eq!(called.caps(1.0).map(|caps| caps.0.is_some()), scaled.caps(1.0).map(|caps| caps.0.is_some()));
+        // What caps say is what the links carry.
+        let caps = called.caps(1.0).unwrap();
+        prop_assert!(caps.0.is_none_or(|gbs| (way(&called, 0, 1).1 / gbs - 1.0).abs() < 1e-6));
+    }
+
     /// No protocol makes a link faster than it is.
     #[test]
     fn a_link_never_carries_more_than_it_can(efficiency in 0.01f64..1.0, most in 1.0f64..400.0) {

@@ -111,7 +111,7 @@ fn ring(bodies: &[Arc<Body>], who: &[u32]) -> Program {
         program.buffers.push(Buffer { node: Node::Hbm(PeId(i)), bytes: 1024 });
         program.buffer_table.push(BufferId(i));
         let coord = Coord { sip: i, cube: 0, pe: 0 };
-        program.agents.push(Agent { coord, place: PeId(i), body, channels, buffers: i, rank: i, voice: 0 });
+        program.agents.push(Agent { coord, place: PeId(i), body, channels, buffers: i, rank: i, costs: 0 });
     }
     program
 }

@@ -98,7 +98,7 @@ pub fn ring(bodies: Vec<Body>, bytes: u64) -> Program {
             channels,
             buffers: i,
             rank: i,
-            voice: 0,
+            costs: 0,
         });
         program.bodies.push(Arc::new(body));
     }
