@@ -3,14 +3,16 @@
 //! - [`errors`]: findings become exceptions of `ahbm.errors`; panics become typed errors too. [`logs`]: what the crates
 //!   log goes to `logging`.
 //! - [`machine`], [`program`], [`timeline`], [`memory`], [`recipe`]: thin classes over the crates of the same names.
-//!   [`inspection`]: where a run's data came from and went. [`features`]: what selectors learn from; [`selection`]: how they choose.
+//!   [`inspection`]: where a run's data came from and went. [`features`]: what selectors learn from; [`selection`]: how
+//!   they choose.
 //! - [`synthesis`]: schedules computed from a machine. [`job`]: many programs that share one.
 //! - [`gate`]: where the threads of ranks wait for one another. [`neighbour`]: the memory of ranks that are processes.
 //!   [`interrupt`]: Ctrl-C while native code runs.
 //! - [`astra`]: set-ups of another simulator, and its numbers.
-//! - [`builder`]: writes a program, [`draft`] what it has so far; [`kernel`] runs a kernel once per body to record it; [`network`] knows the
-//!   SIP networks by name.
-//! - [`formats`]: plans of other projects, read and converted; [`plan`]: checked and lowered. [`check`]: captured programs, checked.
+//! - [`builder`]: writes a program, and [`draft`] has what is written; [`kernel`] runs a kernel once per body to record
+//!   it; [`network`] knows the SIP networks by name.
+//! - [`formats`]: plans of other projects, read and converted; [`plan`]: checked and lowered. [`check`]: captured
+//!   programs, checked.
 //! - [`dsl`]: recorders for programs of other languages.
 //! - [`tl`], [`handle`]: what a kernel sees. [`capture`] is the recording behind them, [`operand`] the
 //!   checks on their arguments ([`given`]: those of the other classes), [`origin`] finds the kernel's line behind a call.
