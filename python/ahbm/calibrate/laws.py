@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +46,7 @@ class Rows:
         """Some of the rows."""
         return Rows(*(getattr(self, name)[..., index] for name in self.__dataclass_fields__))
 
-    @property
+    @cached_property
     def shared(self) -> tuple[str, ...]:
         """What all protocols share, by the fields of a law: the launch, where rows of several lengths tell it from the
         steps; the steps of a message between nodes, where there are several algorithms, or rows of a single node and

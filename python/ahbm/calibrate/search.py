@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
@@ -24,18 +25,14 @@ def times(terms: Sequence[Term], rows: Rows, points: Floats) -> tuple[Floats, Fl
     """
     fits, parameters = points.shape
     n, shared = rows.n, rows.shared
-    ways = [
-        (term, *places, way)
-        for term, places in zip(terms, columns(terms, shared), strict=True)
-        for way in range(len(rows.steps))[term.ways]
-    ]
-    us = np.empty((len(ways), fits, len(rows)))
-    slopes = np.zeros((len(ways), fits, len(rows), parameters))
+    ways = _ways(tuple(terms), tuple(shared), len(rows.steps))
+    us = np.empty((len(ways), fits, len(n)))
+    slopes = np.zeros((len(ways), fits, len(n), parameters))
     values = {field: np.exp(points[:, at, None]) for at, field in enumerate(shared)}
     for number, (term, at_step, at_gbs, way) in enumerate(ways):
         step = np.exp(points[:, at_step, None])
         wire = rows.volume[way] * n / (1000 * np.exp(points[:, at_gbs, None]))
-        share = np.ones((fits, len(rows)))
+        share: Floats | float = 1.0
         if term.ramp:
             over = points[:, at_gbs + 1, None] - np.log(n)
             exponent = 1 / (1 + np.exp(-points[:, at_gbs + 2, None])) if term.exponent else np.full((fits, 1), 0.5)
@@ -52,13 +49,26 @@ def times(terms: Sequence[Term], rows: Rows, points: Floats) -> tuple[Floats, Fl
         us[number] = rows.fixed[way] + steps + wire * share
         slopes[number, :, :, at_step] = steps
         slopes[number, :, :, at_gbs] = -wire * share
-    least = np.argmin(us, axis=0)
-    found = np.take_along_axis(us, least[None], 0)[0]
-    slope = np.take_along_axis(slopes, least[None, :, :, None], 0)[0]
+    if len(ways) == 1:
+        found, slope = us[0], slopes[0]
+    else:
+        fit, row = np.ogrid[:fits, : len(n)]
+        least = us.argmin(axis=0)
+        found, slope = us[least, fit, row], slopes[least, fit, row]
     if "launch_us" in values:
         found = found + values["launch_us"]
         slope[:, :, shared.index("launch_us")] = values["launch_us"]
     return found, slope
+
+
+@cache
+def _ways(terms: tuple[Term, ...], shared: tuple[str, ...], algorithms: int) -> list[tuple[Term, int, int, int]]:
+    """Each protocol with the places of its step and bandwidth in a point, and each algorithm that it may go with."""
+    return [
+        (term, *places, way)
+        for term, places in zip(terms, columns(terms, shared), strict=True)
+        for way in range(algorithms)[term.ways]
+    ]
 
 
 def losses(off: Floats) -> Floats:
@@ -77,6 +87,11 @@ def bounds(terms: Sequence[Term], shared: Sequence[str]) -> tuple[Floats, Floats
             least, most = BOUNDS["exponent"]
             found[at_gbs + 2] = np.log(least / (1 - least)), np.log(most / (1 - most))
     return found[:, 0], found[:, 1]
+
+
+def within(values: Floats, least: Floats | float, most: Floats | float) -> Floats:
+    """The values, none less than `least` or more than `most`: `np.clip` in a third of its time, for few values."""
+    return np.minimum(np.maximum(values, least), most)
 
 
 def searched(
@@ -103,7 +118,7 @@ def searched(
         held = prior * ((where - supposed) ** 2).sum(1)
         return (weights * losses(off)).sum(1) + held, off, slopes / us[:, :, None]
 
-    points = np.clip(points, least, most)
+    points = within(points, least, most)
     damping = np.full(len(points), 1e-2)
     loss, off, slopes = loss_of(points)
     eye = np.eye(points.shape[1])
@@ -113,7 +128,8 @@ def searched(
         normal = np.einsum("bri,brj->bij", weighted, slopes) + prior * eye
         gradient = np.einsum("bri,br->bi", weighted, off) + prior * (points - supposed)
         scaled = normal + damping[:, None, None] * (normal * eye + 1e-9 * eye)
-        moved = np.clip(points - np.clip(np.linalg.solve(scaled, gradient[:, :, None])[:, :, 0], -2, 2), least, most)
+        step = within(np.linalg.solve(scaled, gradient[:, :, None])[:, :, 0], -2.0, 2.0)
+        moved = within(points - step, least, most)
         other, other_off, other_slopes = loss_of(moved)
         better = other < loss
         points = np.where(better[:, None], moved, points)
@@ -121,7 +137,7 @@ def searched(
         loss = np.where(better, other, loss)
         off = np.where(better[:, None], other_off, off)
         slopes = np.where(better[:, None, None], other_slopes, slopes)
-        damping = np.clip(np.where(better, damping * 0.3, damping * 4), 1e-9, 1e9)
+        damping = within(np.where(better, damping * 0.3, damping * 4), 1e-9, 1e9)
         if not np.any(gained > 1e-9 * loss) and np.all(damping > 1e2):
             break
     return points, loss
