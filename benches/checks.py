@@ -10,8 +10,8 @@ from collections.abc import Callable
 from functools import partial
 
 import ahbm
+from ahbm.base.sizes import parse_size
 from ahbm.core.emulator import Emulator
-from ahbm.runs.bench import parse_size
 
 CASES = [
     ("ring_allreduce", 8, "1M"),

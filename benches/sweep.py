@@ -27,13 +27,14 @@ from typing import Any
 import yaml
 
 import ahbm
-from ahbm.runs.bench import Sweep
 from ahbm.sweeps.build import build
-from ahbm.sweeps.case import Case, Group, Places, plan
-from ahbm.sweeps.engine import Given, Here, Pool, Workers, run
+from ahbm.sweeps.case import plan
 from ahbm.sweeps.store import Store, kinds_of
 from ahbm.sweeps.sweep import swept
-from ahbm.sweeps.work import STORED, Row
+from ahbm.sweeps.work import NAMES, Row
+from ahbm.table.cases import Case, Sweep
+from ahbm.table.engine import Given, Here, Pool, Workers, run
+from ahbm.table.processes import Places
 
 GBS = "system.sips.link.bandwidth_gbs"
 MILLION = 1_000_000
@@ -96,7 +97,7 @@ def busy(cases: Sequence[Case]) -> tuple[list[Row], float]:
         until = time.process_time() + CASE_S
         while time.process_time() < until:
             pass
-        values = dict.fromkeys(STORED) | {"algorithm": case.algorithm, "machine": case.group.machine}
+        values = dict.fromkeys(NAMES) | {"algorithm": case.algorithm, "machine": case.sweep.machine}
         values |= {
             "latency_ns": 1.0 + case.nbytes,
             "timeline_hash": "0" * 16,
@@ -142,7 +143,7 @@ def killed(file: Path, store: Path) -> tuple[int, int]:
 def digest(asked: ahbm.Space, store: Path) -> str:
     """Of the table of a space and of the rows of its store."""
     table = ahbm.sweep(asked, store=store).csv()
-    lines = "\n".join(Store(store).rows().lines())
+    lines = "\n".join(Store(store).rows().csv().splitlines())
     return hashlib.sha256(f"{table}\n{lines}".encode()).hexdigest()[:16]
 
 
@@ -163,11 +164,11 @@ def million(store: Path, count: int) -> tuple[float, float]:
     chance, rows, cases = random.Random(1), [], []
     asked = ahbm.Space(overrides={GBS: [1, 2.5]})
     kept = Store(store)
-    name, kinds, sweep = kept.begin(asked), kinds_of(asked), Sweep("all_reduce", 1, 1)
+    name, kinds = kept.begin(asked), kinds_of(asked)
     for at in range(count):
-        group = Group(sweep, "machine", {GBS: chance.uniform(1, 400)})
-        cases.append(Case(group, "ring", 1024, 0, at, hashlib.sha256(str(at).encode()).hexdigest()))
-        values = dict.fromkeys(STORED) | {
+        sweep = Sweep("all_reduce", 1, 1, machine="machine", varied={GBS: chance.uniform(1, 400)})
+        cases.append(Case(sweep, "ring", 1024, at=at, key=hashlib.sha256(str(at).encode()).hexdigest()))
+        values = dict.fromkeys(NAMES) | {
             "collective": "all_reduce",
             "algorithm": chance.choice("abc"),
             "machine": f"npu, {chance.randrange(5000)}",

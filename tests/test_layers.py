@@ -21,6 +21,7 @@ LAYERS = (
     ("choice",),
     ("check",),
     ("runs",),
+    ("table",),
     ("ranks",),
     ("job", "front", "torch", "mscclpp"),
     ("sweeps", "calibrate"),
@@ -40,7 +41,6 @@ HARMLESS = {
     frozenset({"job.advice", "job.best", "job.replay"}): "a report is asked what would be better, which replays",
     frozenset(
         {
-            "runs.bench",
             "runs.inspection",
             "runs.measure",
             "runs.plans",
@@ -116,6 +116,14 @@ def modules() -> Iterator[tuple[str, Path]]:
 
 def test_no_package_imports_a_higher_one() -> None:
     assert [told for package, path in modules() for told in upward(package, path)] == []
+
+
+def test_no_view_runs_a_table() -> None:
+    """Views show tables; who makes a page runs them."""
+    runs = {"ahbm.table.running", "ahbm.table.processes", "ahbm.table.engine", "ahbm.sweeps.sweep", "ahbm.runs.measure"}
+    for path in (PACKAGE / "views").glob("*.py"):
+        assert not runs & {name for _, name in imports(path)}, path.name
+        assert not re.search(r"\b(gather|climb|attempt|sweep)\(", path.read_text(encoding="utf-8")), path.name
 
 
 def test_an_upward_import_is_found(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from ahbm.core.lowerings import Lowerings
 from ahbm.errors import ConfigError, DataError
 from ahbm.runs import measure
 from ahbm.sweeps import work
-from ahbm.sweeps.case import Places
+from ahbm.table.processes import Places
 from support import rings
 
 LINK = "system.sips.link"
@@ -172,7 +172,7 @@ def test_algorithms_are_read_once_for_all_machines() -> None:
     space = ahbm.Space("all_reduce", "ring_allreduce", [machine("npu_ring_8"), machine("npu_ring_8", 70)], data=False)
     from ahbm.sweeps.case import plan
 
-    emulators = {id(places.emulator(case.group.sweep).algorithm("ring_allreduce")) for case in plan(space, places)}
+    emulators = {id(places.emulator(case.sweep).algorithm("ring_allreduce")) for case in plan(space, places)}
     assert len(emulators) == 1
 
 

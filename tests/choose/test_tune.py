@@ -27,9 +27,9 @@ from ahbm.cli import app
 from ahbm.config.reading import PLAIN
 from ahbm.config.topology import load_machine
 from ahbm.errors import ConfigError, DataError
-from ahbm.runs.bench import Sweep
-from ahbm.runs.ladder import climb
 from ahbm.source.plan import read as read_plan
+from ahbm.table.cases import Sweep
+from ahbm.table.ladder import climb
 from support import rings, tuners
 from support.tuners import Called
 
@@ -138,7 +138,7 @@ def test_a_ladder_has_the_borders_of_tuning() -> None:
     sweep = Sweep("all_reduce", 1, 1, algorithms=names, topology=machine, data=False, listed=sizes)
     ranges = climb(sweep).ranges()
     assert len(ranges) > 1
-    written = [(entry.algorithm, entry.min_bytes, entry.max_bytes or None) for entry in ranges]
+    written = [(entry.algorithm, entry.nbytes.least, entry.nbytes.most) for entry in ranges]
     assert written == [(rule.algorithm, rule.nbytes.least, rule.nbytes.most) for rule in rules]
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from ahbm.base.sizes import parse_size
 from ahbm.cli.options import Files, parse_ranks
 from ahbm.config.reading import parse_limits
 from ahbm.errors import ConfigError
-from ahbm.runs.bench import parse_size
 from support.hostile import TARGETS, attempt
 
 TRIES = {"ccl": 150, "values": 60, "kernels": 60}

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ahbm.sweeps import spread
-from ahbm.sweeps.engine import Here
+from ahbm.table import processes
+from ahbm.table.engine import Here
 from support.commands import run
 
 COMMANDS = {
@@ -71,10 +71,10 @@ def inside(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counted: list[int] = []
 
     class Copies(Here):
-        def __init__(self, jobs: int) -> None:
+        def __init__(self, jobs: int, needed: str) -> None:
             counted.append(jobs)
 
-    whole = spread.run
+    whole = processes.run
 
     def copied(items: Any, call: Callable[..., Any], workers: Any, lost: Any) -> Iterator[Any]:
         def called(batch: Sequence[Any]) -> Any:
@@ -83,8 +83,8 @@ def inside(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
         return whole(items, called, workers, lost)
 
-    monkeypatch.setattr(spread, "Pool", Copies)
-    monkeypatch.setattr(spread, "run", copied)
+    monkeypatch.setattr(processes, "Pool", Copies)
+    monkeypatch.setattr(processes, "run", copied)
     return counted
 
 

@@ -194,7 +194,7 @@ def test_a_sweep_that_is_stopped_leaves_whole_parts_and_no_process(here: Path, h
         while _alive(process.pid):
             assert time.monotonic() < end, "a process of the pool is left"
             time.sleep(0.02)
-    keys = Store("rows").read(("key",)).values("key")
+    keys = Store("rows").read(("key",)).column("key")
     assert len(keys) == len(set(keys)) > 0
     assert how is signal.SIGKILL or "AHBM-I101 interrupted: ahbm sweep" in left
     code, out, err = run("ahbm", ["sweep", "space.yaml", "-o", "rows", "--jobs", "1"], here)

@@ -24,8 +24,10 @@ from ahbm.job.reading import How
 from ahbm.job.replay import JobReport, replay
 from ahbm.job.transformer import Transformer
 from ahbm.ranks.setup import Setup
-from ahbm.runs.bench import Sweep, measure, notes
+from ahbm.table.cases import Sweep
+from ahbm.table.nccl import notes
 from support.choosing import compiled
+from support.tables import reports_of
 
 RANKS, LATENCY, GBS = 8, 100, 400
 LINKS = {"system.sips.link.latency_ns": LATENCY, "system.sips.link.bandwidth_gbs": GBS}
@@ -143,7 +145,7 @@ NODES, LINK = "system.sips.nodes.nic_gbs", "system.sips.link.bandwidth_gbs"
 def test_a_bandwidth_that_another_wire_holds_is_told(key: str, value: int, told: str | None) -> None:
     sizes = [1 << 26, 1 << 28]
     sweep = Sweep("all_reduce", 1, 1, topology="p5_2_nodes", overrides={key: value}, listed=sizes, data=False)
-    found = [note for note in notes(list(measure(sweep))) if "bind" in note]
+    found = [note for note in notes(reports_of(sweep)) if "bind" in note]
     other = LINK if key == NODES else NODES
     assert found == ([] if told is None else [f"from {sizes[0]} B on {key}={value}: links {told}, {other}"])
 
@@ -152,7 +154,7 @@ def test_a_limit_of_a_protocol_that_no_wire_is_told_of_holds() -> None:
     limited = {"protocols.own.max_gbs": 100, LINK: 200}
     sweep = Sweep("all_reduce", 1, 1, topology="npu_ring_8", overrides=limited, listed=[1 << 20], data=False)
     # Who states the protocol itself knows it.
-    assert not [note for note in notes(list(measure(sweep))) if "limit holds" in note]
+    assert not [note for note in notes(reports_of(sweep)) if "limit holds" in note]
     machine = load_machine("npu_ring_8", {"protocols.own.max_gbs": 100}).changed([(LINK, "200")])
     text = "100 GB/s over a link: the protocol's limit holds"
     plain = Machine.from_yaml(

@@ -11,11 +11,13 @@ import pytest
 import ahbm
 import ahbm.distributed as dist
 from ahbm.errors import ConfigError
-from ahbm.runs.bench import Sweep, attempt, measure
-from ahbm.runs.ladder import climb
+from ahbm.table.cases import Sweep
+from ahbm.table.ladder import climb
+from ahbm.table.running import attempt
 from support.commands import run
 from support.plans import ring
 from support.scripts import exchange
+from support.tables import reports_of
 
 
 @pytest.fixture
@@ -55,7 +57,7 @@ def test_a_plan_runs_on_as_many_sips_as_it_has_ranks_at_a_size_of_its_own(plan: 
 
 def test_sweeps_compare_a_plan_with_kernels_on_one_machine(plan: str) -> None:
     sweep = Sweep("all_reduce", 1 << 16, 1 << 17, algorithms=(plan, "ring_allreduce"))
-    assert {report.ranks for report in measure(sweep)} == {4}
+    assert {report.ranks for report in reports_of(sweep)} == {4}
     assert {report.machine for report in attempt([sweep]) if isinstance(report, ahbm.Report)} == {
         "default, system.sips.count=4"
     }

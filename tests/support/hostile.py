@@ -11,13 +11,14 @@ from typing import Any
 
 import ahbm
 from ahbm.base import packaged
+from ahbm.base.elements import parse_dtype
+from ahbm.base.sizes import parse_size
 from ahbm.check.checks import parse as parse_checks
 from ahbm.cli.options import Files, Place, parse_ranks
 from ahbm.config.ccl import CclConfig
 from ahbm.config.reading import parse_limits
 from ahbm.core.emulator import Emulator
 from ahbm.errors import AhbmError
-from ahbm.runs.bench import parse_dtype, parse_size
 
 SECONDS = 10
 """A try that takes longer hangs."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ahbm.errors import ConfigError
 from ahbm.sweeps.answers import best, changes, pareto, sensitivity, wrong_by
-from ahbm.sweeps.columns import Columns
+from ahbm.table.rows import Rows
 
 Row = tuple[Any, ...]
 NAMES = ("bytes", "algorithm", "latency_ns", "links", "busbw_gbs")
@@ -28,10 +28,10 @@ ROWS = st.lists(
 )
 
 
-def columns(rows: Sequence[Row], kind: str, names: Sequence[str] = NAMES) -> Columns:
+def columns(rows: Sequence[Row], kind: str, names: Sequence[str] = NAMES) -> Rows:
     lists = {name: [row[at] for row in rows] for at, name in enumerate(names)}
     if kind == "lists":
-        return Columns(tuple(names), lists)
+        return Rows(tuple(names), lists)
     arrow = pytest.importorskip("pyarrow")
     types = [arrow.int64(), arrow.string(), arrow.float64(), arrow.int64(), arrow.float64()]
     table = arrow.table(lists, schema=arrow.schema(list(zip(names, types, strict=True))))
@@ -39,7 +39,7 @@ def columns(rows: Sequence[Row], kind: str, names: Sequence[str] = NAMES) -> Col
         table = table.set_column(1, "algorithm", table.column("algorithm").dictionary_encode())
     half = len(rows) // 2
     table = arrow.concat_tables([table.slice(0, half), table.slice(half)])
-    return Columns(tuple(names), {name: table.column(name) for name in names})
+    return Rows(tuple(names), {name: table.column(name) for name in names})
 
 
 def searched(rows: Sequence[Row], goals: Sequence[int], signs: Sequence[int]) -> set[int]:
@@ -88,10 +88,10 @@ def test_places_decide_between_equals(rows: list[Row], seed: int) -> None:
 def test_arrays_say_what_lists_say(rows: list[Row], kind: str) -> None:
     lists, arrays = columns(rows, "lists"), columns(rows, kind)
     assert lists.take(range(len(rows))) == arrays.take(range(len(rows)))
-    assert lists.lines() == arrays.lines()
+    assert lists.csv().splitlines() == arrays.csv().splitlines()
     for name in NAMES:
         codes, values = arrays.classes(name)
-        assert [values[code] for code in codes] == lists.values(name)
+        assert [values[code] for code in codes] == lists.column(name)
         if name != "algorithm":
             assert np.array_equal(lists.numbers(name), arrays.numbers(name), equal_nan=True)
     assert [effect.to_json() for effect in sensitivity(lists)] == [effect.to_json() for effect in sensitivity(arrays)]

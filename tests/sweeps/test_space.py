@@ -13,9 +13,10 @@ import yaml
 import ahbm
 from ahbm.base import packaged
 from ahbm.errors import AhbmError, UnsupportedError
-from ahbm.sweeps.case import Places, plan
+from ahbm.sweeps.case import plan
 from ahbm.sweeps.space import KEYS, Space, space_schema
 from ahbm.sweeps.store import kinds_of
+from ahbm.table.processes import Places
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -132,7 +133,7 @@ def test_lists_are_combined_each_with_each_in_order() -> None:
         sizes=["1K", "64K"],
         dtypes=["f16", "f32"],
     )
-    seen = [(c.group.machine.split(",")[0], c.group.varied[GBS], c.group.sweep.dtype, c.nbytes) for c in found]
+    seen = [(c.sweep.machine.split(",")[0], c.sweep.varied[GBS], c.sweep.dtype, c.nbytes) for c in found]
     assert seen == sorted(seen, key=lambda s: (s[0] != "npu_ring_8", s[1], s[2], s[3])) and len(set(seen)) == 16
 
 
@@ -151,7 +152,7 @@ def test_points_of_ranges_are_drawn_once_and_stay_in_them() -> None:
         one, two = (cases(ranges=ranges, topologies="npu_ring_8", sample_seed=seed, **{how: 40}) for seed in (1, 2))
         again = cases(ranges=ranges, topologies="npu_ring_8", sample_seed=1, **{how: 40})
         assert [c.key for c in one] == [c.key for c in again] != [c.key for c in two]
-        gbs = [case.group.varied[GBS] for case in one]
+        gbs = [case.sweep.varied[GBS] for case in one]
         assert all(isinstance(value, int) and 1 <= value <= 1000 for value in gbs)
         # Evenly spread logarithms: half of the numbers are below the middle, 31.6.
         assert 12 <= sum(value < 31.6 for value in gbs) <= 28
@@ -160,7 +161,7 @@ def test_points_of_ranges_are_drawn_once_and_stay_in_them() -> None:
 
 def test_a_sobol_sequence_fills_every_half_of_the_halves() -> None:
     found = cases(ranges={GBS: {"from": 0.0, "to": 1.0}, "sizes": [1, 2]}, topologies="npu_ring_8", sobol=16)
-    shares = sorted(float(str(case.group.varied[GBS])) for case in found)
+    shares = sorted(float(str(case.sweep.varied[GBS])) for case in found)
     assert [int(share * 16) for share in shares] == list(range(16))
 
 
@@ -178,8 +179,8 @@ def test_cases_of_their_own_replace_the_axes_that_they_name() -> None:
         cases=[{"sizes": ["2K", "4K"]}, {"overrides": {GBS: 70}}, {"dtypes": "f32", "topologies": "npu_switch_8"}],
     )
     assert [case.nbytes for case in found] == [2048, 4096, 1024, 1024]
-    assert [case.group.varied.get(GBS) for case in found] == [50, 50, 70, 50]
-    assert found[3].group.sweep.dtype == "f32" and "npu_switch_8" in found[3].group.machine
+    assert [case.sweep.varied.get(GBS) for case in found] == [50, 50, 70, 50]
+    assert found[3].sweep.dtype == "f32" and "npu_switch_8" in found[3].sweep.machine
 
 
 def test_keys_are_what_runs_not_what_it_is_called(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 import ahbm
 from ahbm.errors import ConfigError, UnsupportedError
-from ahbm.runs.rows import FAILED
-from ahbm.sweeps.work import COLUMNS
+from ahbm.sweeps.sweep import COLUMNS
+from ahbm.table.columns import FAILED
 
 pytestmark = pytest.mark.usefixtures("here")
 

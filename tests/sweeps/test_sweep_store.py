@@ -16,11 +16,13 @@ from ahbm.errors import ConfigError, DistributedError, UnsupportedError
 from ahbm.sweeps import build, work
 from ahbm.sweeps import case as case_module
 from ahbm.sweeps import store as store_module
-from ahbm.sweeps.case import Places, plan
-from ahbm.sweeps.engine import Given, Here
+from ahbm.sweeps.case import plan
 from ahbm.sweeps.space import Space
 from ahbm.sweeps.store import Store
 from ahbm.sweeps.sweep import swept
+from ahbm.table import processes
+from ahbm.table.engine import Given, Here
+from ahbm.table.processes import Places
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -75,7 +77,7 @@ def ran(store: str, stop: int | None = None) -> int:
 
 
 def exported(store: str) -> str:
-    return "\n".join(Store(store).rows().lines())
+    return "\n".join(Store(store).rows().csv().splitlines())
 
 
 @pytest.mark.slow
@@ -99,7 +101,7 @@ def test_rows_of_another_build_are_run_again_and_give_way(kind: str, monkeypatch
         monkeypatch.setattr(module, "build", lambda: "0.0.0+other")
     assert ran("s") == cases
     rows = Store("s").rows()
-    assert set(rows.values("version")) == {"0.0.0+other"} and len(rows) == cases
+    assert set(rows.column("version")) == {"0.0.0+other"} and len(rows) == cases
     assert len(Store("s").read(("key",))) == 2 * cases
 
 
@@ -128,7 +130,7 @@ def test_what_is_stored_is_not_run_again(kind: str) -> None:
     assert 0 < first < 72
     assert ran("s") == 72 - first
     assert ran("s") == 0
-    keys = Store("s").read(("key",)).values("key")
+    keys = Store("s").read(("key",)).column("key")
     assert len(keys) == len(set(keys)) == 72
 
 
@@ -209,7 +211,7 @@ def test_rows_of_dead_processes_are_no_proof_and_run_again() -> None:
             return future
 
     failed = ahbm.sweep(SPACE, executor=Killing, store="s")
-    assert failed.failed == 8 and {row["code"] for row in failed} == {None, work.LOST}
+    assert failed.failed == 8 and {row["code"] for row in failed} == {None, processes.LOST}
     assert {row["bytes"] for row in failed if row["code"]} == {4096}
     again = ahbm.sweep(SPACE, store="s")
     assert again.failed == 0 and again.csv() == ahbm.sweep(SPACE).csv()
@@ -314,7 +316,7 @@ def test_two_processes_give_the_same_table_and_a_kernel_that_exits_costs_its_cas
     sizes = [256 * number for number in range(4, 104)]
     space = Space(algorithms=["./deadly.py"], topologies="npu_ring_8", sizes=sizes, data=False)
     found = ahbm.sweep(space, jobs=2, store="s")
-    assert [row["bytes"] for row in found if row["code"] == work.LOST] == [8192]
+    assert [row["bytes"] for row in found if row["code"] == processes.LOST] == [8192]
     Path("deadly.py").write_text(source, encoding="utf-8")
     good = ahbm.sweep(space)
     assert [row for row in found if row["code"] is None] == [row for row in good if row["bytes"] != 8192]
@@ -338,7 +340,7 @@ def test_dask_runs_a_sweep_though_a_worker_is_killed() -> None:
         for _ in batches:
             pass
     assert ahbm.sweep(SPACE, store="s").csv() == plain
-    keys = Store("s").read(("key",)).values("key")
+    keys = Store("s").read(("key",)).column("key")
     assert len(keys) == len(set(keys)) == 72
 
 

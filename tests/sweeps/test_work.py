@@ -13,8 +13,12 @@ import pytest
 import ahbm
 from ahbm.core.emulator import Emulator
 from ahbm.sweeps import work
-from ahbm.sweeps.case import Case, Places, plan
+from ahbm.sweeps.case import plan
 from ahbm.sweeps.space import Space
+from ahbm.table import processes
+from ahbm.table.cases import Case
+from ahbm.table.columns import STORED
+from ahbm.table.processes import Places
 from support.commands import environment
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -30,12 +34,12 @@ def test_a_pickled_case_gives_the_row_of_the_case() -> None:
     rows, seconds = work.work("one", made)
     again, _ = work.work("two", pickle.loads(pickle.dumps(made)))
     assert rows == again and len(rows) == 12 and seconds > 0
-    assert all(len(row) == len(work.STORED) for row in rows)
+    assert all(len(row) == len(STORED) for row in rows)
     assert len(pickle.dumps(made)) < 600 * len(made)
 
 
 def test_a_batch_comes_back_with_what_is_done_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work, "LATEST_S", 0.0)
+    monkeypatch.setattr(processes, "LATEST_S", 0.0)
     assert len(work.work("one", cases())[0]) == 1
 
 
@@ -43,13 +47,13 @@ def test_no_program_is_kept() -> None:
     made, places = cases(), Places()
     for case in made:
         work.row(case, places)
-    emulator = places.emulator(made[0].group.sweep)
+    emulator = places.emulator(made[0].sweep)
     assert not emulator._compiled and not emulator._known
 
 
 def test_few_machines_are_kept_and_algorithms_are_loaded_once() -> None:
     made, places = cases(overrides={"system.sips.link.bandwidth_gbs": list(range(1, 41))}, sizes="1K"), Places()
-    emulators = [places.emulator(case.group.sweep) for case in made]
+    emulators = [places.emulator(case.sweep) for case in made]
     assert len({emulator.machine.hash for emulator in emulators}) == 40
     assert len(places._found) == 8
     assert len({id(emulator.algorithm("ring_allreduce")) for emulator in emulators}) == 1
@@ -61,7 +65,7 @@ def test_another_sweep_reads_files_again() -> None:
     for token, text in (("a", source), ("b", source.replace("def shift", "def moved").replace("shift(", "moved("))):
         Path("mine.py").write_text(text.replace("n_elem, cube_w", "n_elem + 0, cube_w"), encoding="utf-8")
         made = cases(algorithms="./mine.py", sizes="1K")
-        hashes.append((made[0].key, work.work(token, made)[0][0][work.STORED.index("timeline_hash")]))
+        hashes.append((made[0].key, work.work(token, made)[0][0][work.NAMES.index("timeline_hash")]))
         from ahbm.base.load import forget_files_read
 
         forget_files_read()
@@ -76,7 +80,7 @@ def test_a_defect_is_a_row_of_its_case(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(Emulator, "bound", broken)
         rows, _ = work.work("one", made)
-    code, message = (work.STORED.index(name) for name in ("code", "message"))
+    code, message = (work.NAMES.index(name) for name in ("code", "message"))
     assert [(row[code], row[message]) for row in rows] == [(work.INTERNAL, "ZeroDivisionError: planted")] * 2
 
 

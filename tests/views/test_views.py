@@ -19,7 +19,8 @@ from ahbm._core import categories
 from ahbm.cli import app
 from ahbm.errors import ConfigError
 from ahbm.runs.advice import SIMULATED
-from ahbm.runs.bench import Sweep
+from ahbm.table.cases import Sweep
+from ahbm.table.study import Contents, gather
 from ahbm.views import answer, charts, colors, links, overview
 from ahbm.views.page import Page, Section
 from support import rings
@@ -30,11 +31,11 @@ CHROMIUM = shutil.which("chromium")
 
 
 @pytest.fixture(scope="module")
-def contents() -> overview.Contents:
-    return overview.gather(SWEEP, ranks=(2, 4), numerics=True)
+def contents() -> Contents:
+    return gather(SWEEP, ranks=(2, 4), numerics=True)
 
 
-def test_a_page_needs_no_network_and_is_the_same_every_time(contents: overview.Contents) -> None:
+def test_a_page_needs_no_network_and_is_the_same_every_time(contents: Contents) -> None:
     html = overview.page(contents).html()
     assert html == overview.page(contents).html()
     assert "<script src" not in html
@@ -46,7 +47,7 @@ def test_a_page_needs_no_network_and_is_the_same_every_time(contents: overview.C
         assert f"{report.latency_ns / 1000:,.3f}" in html
 
 
-def test_every_series_is_drawn(contents: overview.Contents) -> None:
+def test_every_series_is_drawn(contents: Contents) -> None:
     rows = charts.series(contents.reports, contents.peak_gbs)
     assert {row["series"] for row in rows} == {*ALGORITHMS, "bound", "peak"}
     assert len(rows) == 3 * len(ALGORITHMS) + 3 + 3
@@ -57,7 +58,7 @@ def test_every_series_is_drawn(contents: overview.Contents) -> None:
     assert max(best.values()) < contents.peak_gbs
 
 
-def test_the_winner_is_the_fastest(contents: overview.Contents) -> None:
+def test_the_winner_is_the_fastest(contents: Contents) -> None:
     spec = charts.selection(contents.worlds, "who").to_dict()
     (cells,) = (
         [data for data in spec["datasets"].values()] if "datasets" in spec else [spec["layer"][0]["data"]["values"]]
@@ -69,7 +70,7 @@ def test_the_winner_is_the_fastest(contents: overview.Contents) -> None:
         assert len(rivals) == len(ALGORITHMS)
 
 
-def test_reasons_are_drawn(contents: overview.Contents) -> None:
+def test_reasons_are_drawn(contents: Contents) -> None:
     page = overview.page(contents)
     assert list(page.charts) == [
         *("bandwidth", "latency", "selection", "comparison", "breakdown", "path", "agents", "gantt", "sip-links"),
@@ -85,7 +86,7 @@ def test_reasons_are_drawn(contents: overview.Contents) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("topology", ["npu_mesh_4x4", "npu_torus_4x4x4", "npu_hypercube_16", "npu_switch_8"])
 def test_every_link_has_a_place(topology: str) -> None:
-    found = overview.gather(Sweep("all_gather", 4096, 4096, topology=topology))
+    found = gather(Sweep("all_gather", 4096, 4096, topology=topology))
     (explanation,) = found.explanations.values()
     assert found.machine is not None
     chart = links.sip_links(found.machine, explanation)
@@ -99,7 +100,7 @@ def test_every_link_has_a_place(topology: str) -> None:
 def test_idle_and_dead_links_are_told_apart() -> None:
     dead = {"faults.links": [{"sip": 0, "from": 5, "to": 6, "dead": True}]}
     names = ("lrab_hierarchical_allreduce",)
-    found = overview.gather(Sweep("all_reduce", 1024, 1024, algorithms=names, device=True, overrides=dead))
+    found = gather(Sweep("all_reduce", 1024, 1024, algorithms=names, device=True, overrides=dead))
     (explanation,) = found.explanations.values()
     assert found.machine is not None
     live = found.machine.links_between_cubes(0)
@@ -117,14 +118,14 @@ def test_idle_and_dead_links_are_told_apart() -> None:
 
 @pytest.mark.slow
 def test_links_between_cubes(tmp_path: Path) -> None:
-    found = overview.gather(Sweep("all_reduce", 1024, 1024, device=True))
+    found = gather(Sweep("all_reduce", 1024, 1024, device=True))
     page = overview.page(found)
     assert "cube-links" in page.charts
     page.write_charts(tmp_path)
     assert "cube5" in (tmp_path / "cube-links.svg").read_text()
 
 
-def test_hostile_names_stay_text(contents: overview.Contents) -> None:
+def test_hostile_names_stay_text(contents: Contents) -> None:
     evil = "</script><script>alert(1)</script>"
     reports = [replace(report, algorithm=evil) for report in contents.reports]
     html = overview.page(replace(contents, reports=reports)).html()
@@ -132,7 +133,7 @@ def test_hostile_names_stay_text(contents: overview.Contents) -> None:
 
 
 @pytest.mark.slow
-def test_charts_as_files(contents: overview.Contents, tmp_path: Path) -> None:
+def test_charts_as_files(contents: Contents, tmp_path: Path) -> None:
     page = overview.page(contents)
     (svg, *_) = page.write_charts(tmp_path / "svg")
     assert svg.read_text().startswith("<svg")
@@ -166,7 +167,7 @@ def browse(page: Path, theme: str, *options: str) -> tuple[str, str]:
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_in_a_browser(contents: overview.Contents, theme: str, tmp_path: Path) -> None:
+def test_in_a_browser(contents: Contents, theme: str, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     page = overview.page(contents)
     page.write(path)
@@ -183,7 +184,7 @@ def test_in_a_browser(contents: overview.Contents, theme: str, tmp_path: Path) -
 
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
-def test_a_narrow_window(contents: overview.Contents, tmp_path: Path) -> None:
+def test_a_narrow_window(contents: Contents, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     overview.page(contents).write(path)
     dom, console = browse(path, "light", "--dump-dom", "--window-size=390,2000")
@@ -194,7 +195,7 @@ def test_a_narrow_window(contents: overview.Contents, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
-def test_the_timeline_names_what_is_pointed_at(contents: overview.Contents, tmp_path: Path) -> None:
+def test_the_timeline_names_what_is_pointed_at(contents: Contents, tmp_path: Path) -> None:
     """Also after the wheel has zoomed and a drag has panned."""
     path = tmp_path / "report.html"
     acts = """<script>{
@@ -226,7 +227,7 @@ def test_the_timeline_names_what_is_pointed_at(contents: overview.Contents, tmp_
     assert any(f" · {name} · " in on_path for name in colors.CATEGORIES)
 
 
-def test_a_notebook_shows_a_chart_without_network(contents: overview.Contents) -> None:
+def test_a_notebook_shows_a_chart_without_network(contents: Contents) -> None:
     chart = overview.page(contents).charts["bandwidth"]
     svg = chart._repr_svg_()
     assert svg.startswith("<svg") and "busbw (GB/s)" in svg and "<script" not in svg
@@ -236,7 +237,7 @@ def test_a_notebook_shows_a_chart_without_network(contents: overview.Contents) -
     assert chart.png().startswith(b"\x89PNG")
 
 
-def test_only_tables_scroll_sideways(contents: overview.Contents) -> None:
+def test_only_tables_scroll_sideways(contents: Contents) -> None:
     html = re.sub(r"<script.*?</script>", "", overview.page(contents).html(), flags=re.DOTALL)
     assert html.count("<table>") == html.count('<div class="table">') > 2
     assert ".table { overflow-x: auto; }" in html and ".chart svg { display: block; max-width: 100%;" in html
@@ -244,7 +245,7 @@ def test_only_tables_scroll_sideways(contents: overview.Contents) -> None:
         assert chart.to_dict()["width"] == "container" or name.endswith("-links")
 
 
-def test_charts_zoom_and_round_what_they_tell(contents: overview.Contents) -> None:
+def test_charts_zoom_and_round_what_they_tell(contents: Contents) -> None:
     page = overview.page(contents)
     specs = {name: chart.to_dict() for name, chart in page.charts.items()}
     for name in ("bandwidth", "latency", "path", "gantt"):
@@ -257,7 +258,7 @@ def test_charts_zoom_and_round_what_they_tell(contents: overview.Contents) -> No
     assert all(spec["title"] for spec in specs.values())
 
 
-def test_the_answer_comes_first(contents: overview.Contents) -> None:
+def test_the_answer_comes_first(contents: Contents) -> None:
     """Which is fastest, how far from the bound, why with a line, what to try: each from the data."""
     first, why, advice = overview.page(contents).headline
     best = min((r for r in contents.reports if r.bytes == 16384), key=lambda report: report.latency_ns)
@@ -288,7 +289,7 @@ def test_the_answer_names_the_protocol_that_limits_a_link() -> None:
     assert "protocol" not in answer.because(other)
 
 
-def test_a_wrong_result_is_not_the_fastest(contents: overview.Contents) -> None:
+def test_a_wrong_result_is_not_the_fastest(contents: Contents) -> None:
     wrong, right = (
         [replace(r, wrong=n, latency_ns=r.latency_ns * n) for r in contents.reports if r.algorithm == name]
         for n, name in zip((1, 100), ALGORITHMS, strict=True)
@@ -302,8 +303,8 @@ def test_a_wrong_result_is_not_the_fastest(contents: overview.Contents) -> None:
     assert {cell["algorithm"] for cell in cells} == {ALGORITHMS[1]}
 
 
-def test_a_run_that_takes_no_time_has_no_charts(contents: overview.Contents) -> None:
-    alone = overview.gather(replace(SWEEP, overrides={"system.sips.count": 1}))
+def test_a_run_that_takes_no_time_has_no_charts(contents: Contents) -> None:
+    alone = gather(replace(SWEEP, overrides={"system.sips.count": 1}))
     page = overview.page(alone)
     assert page.charts == {} and not any(section.charts or section.timeline for section in page.sections)
     assert page.headline[0] == f"At 16 KiB no time is taken by {', '.join(ALGORITHMS)}."
@@ -313,7 +314,7 @@ def test_a_run_that_takes_no_time_has_no_charts(contents: overview.Contents) -> 
 
 
 def test_of_several_lines_the_answer_names_the_one_that_gives_most() -> None:
-    (report,) = overview.gather(Sweep("all_reduce", 65536, 65536, device=True), explain=False).reports
+    (report,) = gather(Sweep("all_reduce", 65536, 65536, device=True), explain=False).reports
     why = report.explain()
     told = answer.advice(why, report)
     line = max((a for a in why.advice if a.line and a.way == SIMULATED), key=lambda entry: entry.gain_ps)
@@ -321,7 +322,7 @@ def test_of_several_lines_the_answer_names_the_one_that_gives_most() -> None:
 
 
 def test_a_sweep_of_one_size_shows_its_bound() -> None:
-    found = overview.gather(Sweep("all_gather", 4096, 4096, topology="npu_ring_8"), explain=False)
+    found = gather(Sweep("all_gather", 4096, 4096, topology="npu_ring_8"), explain=False)
     chart = charts.latency(charts.series(found.reports, found.peak_gbs), "t").to_dict()
     points = next(layer for layer in chart["layer"] if layer["mark"]["type"] == "point")
     (picked,) = points["transform"]
@@ -343,7 +344,7 @@ def test_sizes_have_ticks_that_can_be_read(found: list[int], ticks: list[int]) -
     assert charts.sizes(found).to_dict()["axis"]["values"] == ticks
 
 
-def test_links_are_played_back(contents: overview.Contents) -> None:
+def test_links_are_played_back(contents: Contents) -> None:
     """Of every link on the map, how busy it is in each part of the run; the whole run is what is shown first."""
     name = next(iter(contents.explanations))
     why = contents.explanations[name]
@@ -365,7 +366,7 @@ def test_links_are_played_back(contents: overview.Contents) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
-def test_the_playback_moves_with_its_slider(contents: overview.Contents, tmp_path: Path) -> None:
+def test_the_playback_moves_with_its_slider(contents: Contents, tmp_path: Path) -> None:
     """Colours change, the whole run comes back, and print shows the whole run."""
     path = tmp_path / "report.html"
     acts = """<script>setTimeout(async () => {
@@ -432,6 +433,6 @@ def test_a_notebook_shows_a_page_in_a_frame_of_its_own() -> None:
 def test_the_map_of_the_fastest_has_no_wrong_one(here: Path) -> None:
     names = rings.write(here, **rings.SPOILT, **rings.OPAQUE)
     sweep = Sweep("all_reduce", 1024, 1024, algorithms=(*names, "ring_allreduce"), topology="npu_ring_8")
-    found = overview.gather(sweep, ranks=(4,), explain=False)
+    found = gather(sweep, ranks=(4,), explain=False)
     assert {report.algorithm for report in found.worlds} == {"ring_allreduce"}
     assert {cell.algorithm for cell in found.refused} == set(names)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ahbm.errors import UnsupportedError
+from ahbm.errors import ConfigError, UnsupportedError
 
 
 class Element(NamedTuple):
@@ -165,3 +165,32 @@ def element(dtype: str) -> Element:
             "AHBM-U130", f"no kernel computes with dtype {dtype!r}", hint=did_you_mean(dtype, ELEMENTS)
         )
     return ELEMENTS[dtype]
+
+
+NCCL_TYPES = {
+    "f16": "half",
+    "bf16": "bfloat16",
+    "f32": "float",
+    "f64": "double",
+    "f8e4m3": "f8e4m3",
+    "f8e5m2": "f8e5m2",
+    "i8": "int8",
+    "i16": "int16",
+    "i32": "int32",
+    "i64": "int64",
+    "u8": "uint8",
+    "u16": "uint16",
+    "u32": "uint32",
+    "u64": "uint64",
+}
+"""The kernels' name of a dtype -> nccl-tests' name."""
+
+
+def parse_dtype(text: str) -> str:
+    """A dtype by our name or nccl-tests'. Raises ConfigError (AHBM-C143)."""
+    from ahbm.base.yaml_source import did_you_mean
+
+    names = {**{nccl: ours for ours, nccl in NCCL_TYPES.items()}, **{ours: ours for ours in NCCL_TYPES}}
+    if text not in names:
+        raise ConfigError("AHBM-C143", f"unknown dtype {text!r}", hint=did_you_mean(text, names))
+    return names[text]

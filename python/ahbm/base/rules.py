@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import groupby, pairwise
 from math import inf, isqrt
 from typing import Any
 
@@ -235,3 +235,16 @@ def spans(sizes: Sequence[int], ranks: int) -> list[Span]:
         found.append(Span(least, most))
         least = 0 if most is None else most + 1
     return found
+
+
+def merged(rules: Iterable[Rule], grows: Callable[[Rule], bool] = lambda rule: True) -> Iterator[Rule]:
+    """Rules in ascending order of sizes, neighbours with one condition and choice as one, where that `grows`."""
+    for _, run in groupby(rules, key=lambda rule: (rule.condition, rule.chosen)):
+        first, *others = run
+        for rule in others:
+            if first.nbytes.most is not None and rule.nbytes.least == first.nbytes.most + 1 and grows(rule):
+                first = replace(first, nbytes=Span(first.nbytes.least, rule.nbytes.most))
+            else:
+                yield first
+                first = rule
+        yield first

@@ -6,17 +6,35 @@ multiple. Whoever changes a size says so.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from math import lcm
 from typing import Any, NamedTuple
 
+from ahbm.base.arguments import shown
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.elements import element
+from ahbm.errors import ConfigError
 
 NAMED = 8
 """Sizes that one note names."""
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def parse_size(text: str) -> int:
+    """Bytes of `256`, `1_000_000`, `1e6`, `4K`, `1M`, `2G` (powers of 1024, as `4KB` and `4KiB` are).
+
+    Raises ConfigError (AHBM-C147).
+    """
+    # More digits are no size of anything, and Python reads only so many.
+    found = re.fullmatch(r"([0-9](?:_?[0-9]){0,17})(?:E\+?([0-9]{1,2}))?(?:([KMG])(?:IB?|B)?|B)?", text.strip().upper())
+    nbytes = int(found[1]) * 10 ** int(found[2] or 0) * _UNITS[found[3] or ""] if found else 1 << 60
+    if nbytes >= 1 << 60:
+        hint = "bytes, or a number with K, M or G for powers of 1024: 256, 64K, 1M, 1MiB, 1e6"
+        raise ConfigError("AHBM-C147", f"{shown(text)} is no size", hint=hint)
+    return nbytes
 
 
 @dataclass(frozen=True)

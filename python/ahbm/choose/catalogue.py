@@ -17,14 +17,13 @@ from ahbm.config.ccl import CclConfig, split_overrides
 from ahbm.config.settings import Settings
 from ahbm.core.emulator import Emulator
 from ahbm.errors import ConfigError
-from ahbm.runs.ladder import schedules
 from ahbm.runs.plans import Options, free_name, is_file, settings_of, source_of
 from ahbm.source.algorithm import Algorithm, AlgorithmLoader
 from ahbm.source.function import AnyAlgorithm, as_algorithm
 from ahbm.source.located import refuse_kernel
 from ahbm.source.plan import PlanAlgorithm, depth
 from ahbm.source.synthesis import METHODS, SYNTHESIZED
-from ahbm.sweeps.case import SYNTH
+from ahbm.table.ladder import SYNTH, with_schedules
 
 Knob = int | str | None
 
@@ -108,7 +107,7 @@ class Catalogue(Sequence[Entry]):
                 names.append(value.name)
                 functions[value.name] = value
             elif value.startswith(SYNTH):
-                made, entries = schedules([value.removeprefix(SYNTH)])
+                made, entries = with_schedules([value])
                 names += made
                 given |= entries
             elif value not in known.algorithms and is_file(value):

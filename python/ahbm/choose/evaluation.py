@@ -20,11 +20,10 @@ from ahbm.choose.regret import Loss, Point, Regret
 from ahbm.choose.sizes import whole_sizes
 from ahbm.choose.turning import Turning
 from ahbm.errors import ConfigError
-from ahbm.runs.ladder import schedules
 from ahbm.source.function import AnyAlgorithm
 from ahbm.source.synthesis import METHODS, SYNTHESIZED
-from ahbm.sweeps.case import SYNTH
 from ahbm.sweeps.sweep import Progress
+from ahbm.table.ladder import SYNTH, with_schedules
 
 
 @dataclass(frozen=True)
@@ -228,8 +227,9 @@ def _every(
     """What is configured for a collective, and the synthesis methods whose names are not."""
     known = configured(collective, machines, ccl, overrides)
     methods = METHODS[1:] if collective in SYNTHESIZED else ()
-    names = {method: next(iter(schedules([method])[0])) for method in methods}
-    return [*known, *(f"{SYNTH}{method}" for method, name in names.items() if name not in known)]
+    schedules = [f"{SYNTH}{method}" for method in methods]
+    named = zip(schedules, with_schedules(schedules)[0], strict=True)
+    return [*known, *(schedule for schedule, name in named if name not in known)]
 
 
 def _with_files(

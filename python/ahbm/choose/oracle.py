@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,11 @@ from ahbm.config.topology import load_machine
 from ahbm.core.spec import machine_name
 from ahbm.errors import AhbmError, ConfigError
 from ahbm.runs.candidates import none_left
-from ahbm.runs.rows import FAILED, Rows
 from ahbm.source.switches import count_nodes
 from ahbm.sweeps.space import Space
 from ahbm.sweeps.sweep import Progress, sweep
+from ahbm.table.columns import FAILED
+from ahbm.table.rows import Rows
 
 COLUMNS = ("machine", "topology", "ranks", "bytes", "algorithm", "time_ns", "bound_ns", *FAILED)
 """Of an `OracleTable`: bytes of one rank's array; simulated ns, None where the algorithm does not run; the least ns
@@ -30,15 +30,24 @@ that any algorithm could take, None where none is known."""
 AnyMachine = str | Path | Machine
 
 
-@dataclass(frozen=True, repr=False)
 class OracleTable(Rows):
     """A row for each machine, size and algorithm, in this order. The columns are `COLUMNS`."""
 
-    catalogue: Catalogue = field(compare=False)
-    machines: dict[str, Machine] = field(compare=False)
-    """By the names of the column `machine`."""
-    collective: str
-    dtype: str
+    def __init__(
+        self,
+        values: Sequence[Sequence[Any]],
+        catalogue: Catalogue,
+        machines: dict[str, Machine],
+        collective: str,
+        dtype: str,
+    ) -> None:
+        """machines: by the names of the column `machine`."""
+        super().__init__(COLUMNS, values)
+        self.catalogue, self.machines = catalogue, machines
+        self.collective, self.dtype = collective, dtype
+
+    def _facts(self) -> tuple[object, ...]:
+        return *super()._facts(), self.collective, self.dtype
 
     @cached_property
     def _times(self) -> dict[tuple[str, int], dict[str, int]]:
@@ -138,10 +147,10 @@ class OracleTable(Rows):
         keep = {(point.machine, point.nbytes) for point in self.points() if wanted(point)}
         rows = tuple(row for row in self.values if (row[0], row[3]) in keep)
         machines = {name: machine for name, machine in self.machines.items() if any(name == at for at, _ in keep)}
-        return OracleTable(self.columns, rows, self.catalogue, machines, self.collective, self.dtype)
+        return OracleTable(rows, self.catalogue, machines, self.collective, self.dtype)
 
-    def regret(self, choose: Callable[[Point], str]) -> Regret:
-        """What the choices of `choose` lose at every point: time / the quickest time - 1.
+    def regret(self, choose: Callable[[Point], str | None]) -> Regret:
+        """What the choices of `choose` lose at every point for which it has one: time / the quickest time - 1.
 
         Where the chosen algorithm does not run, the slowest that runs stands for it. Raises ConfigError (AHBM-C180) for
         a choice that the catalogue does not have, and what `choose` raises.
@@ -150,6 +159,8 @@ class OracleTable(Rows):
         losses, refusals = [], 0
         for point in self.points():
             chosen, times = choose(point), self.times(point.machine, point.nbytes)
+            if chosen is None:
+                continue
             if chosen not in names:
                 raise ConfigError("AHBM-C180", f"{shown(chosen)} was chosen, which the catalogue does not have")
             refusals += chosen not in times
@@ -229,4 +240,4 @@ class Oracle:
         order = {name: number for number, name in enumerate(self.machines)}
         values.sort(key=lambda row: (order[row[0]], row[3]))
         space = self._space
-        return OracleTable(COLUMNS, tuple(values), self.catalogue, self.machines, space.measured[0], str(space.dtypes))
+        return OracleTable(values, self.catalogue, self.machines, space.measured[0], str(space.dtypes))

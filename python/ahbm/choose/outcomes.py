@@ -24,10 +24,11 @@ from ahbm.config.topology import load_machine
 from ahbm.core.emulator import Emulator
 from ahbm.core.lowerings import Lowerings
 from ahbm.core.spec import machine_name
-from ahbm.errors import AhbmError, ConfigError, InterruptedRun, UnsupportedError
+from ahbm.errors import AhbmError, ConfigError, UnsupportedError
 from ahbm.runs.candidates import none_left
 from ahbm.runs.measure import verify
 from ahbm.source.algorithm import Algorithm
+from ahbm.table.running import outcome
 
 OTHER = ("AHBM-C115", "it computes another collective")
 """The refusal of a call of another collective than an entry's."""
@@ -233,15 +234,11 @@ class Live(Outcomes):
                 refusals[at] = OTHER
                 ps.append(None)
                 continue
-            try:
-                case = Case(emulator, request, _by(entry))
-                compiled, *_ = verify(case, data=None, seed=0, mode="integers", check="result")
-                ps.append(compiled.latency_ps)
-            except InterruptedRun:
-                raise
-            except AhbmError as error:
-                ps.append(None)
-                refusals[at] = (error.code, error.message)
+            case = Case(emulator, request, _by(entry))
+            found = outcome(lambda: verify(case, data=None, seed=0, mode="integers", check="result")[0].latency_ps)  # noqa: B023
+            if isinstance(found, AhbmError):
+                refusals[at] = (found.code, found.message)
+            ps.append(None if isinstance(found, AhbmError) else found)
         emulator.forget_programs()
         return ps, refusals
 

@@ -1,12 +1,10 @@
-"""What is said of the rules of tuning files, and how they are written with few."""
+"""What is said of the rules of tuning files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
-from itertools import groupby
+from collections.abc import Iterable
 
-from ahbm.base.rules import Rule, Rules, Span
+from ahbm.base.rules import Rule, Rules
 from ahbm.errors import BudgetError, Finding, Site
 
 MAX_RULES = 4096
@@ -48,16 +46,3 @@ def unreached(rules: Rules, origin: str) -> list[Finding]:
         )
         for rule, before in rules.unreached()
     ]
-
-
-def merged(rules: Iterable[Rule]) -> Iterator[Rule]:
-    """Rules in ascending order of sizes, neighbours with one condition and choice as one."""
-    for _, run in groupby(rules, key=lambda rule: (rule.condition, rule.chosen)):
-        first, *others = run
-        for rule in others:
-            if first.nbytes.most is not None and rule.nbytes.least == first.nbytes.most + 1:
-                first = replace(first, nbytes=Span(first.nbytes.least, rule.nbytes.most))
-            else:
-                yield first
-                first = rule
-        yield first

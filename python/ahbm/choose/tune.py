@@ -10,12 +10,11 @@ from itertools import pairwise
 from ahbm._core import Machine
 from ahbm.base.arguments import checked
 from ahbm.base.knobs import Knobs
-from ahbm.base.rules import Query, Rule, Rules, Span, spans
+from ahbm.base.rules import Query, Rule, Rules, Span, merged, spans
 from ahbm.choose.catalogue import Catalogue
 from ahbm.choose.names import AHBM, NCCL, Library
 from ahbm.choose.oracle import Oracle, OracleTable
-from ahbm.choose.regret import Loss, Point, Regret
-from ahbm.choose.rules import merged
+from ahbm.choose.regret import Point, Regret
 from ahbm.choose.sizes import whole_sizes
 from ahbm.choose.turning import Turning, stated
 from ahbm.config.protocols import reach
@@ -156,17 +155,13 @@ Timed = Callable[[Point], Mapping[Choice, int]]
 
 
 def loses(table: OracleTable, rules: Rules) -> Regret:
-    """What rules by the emulator's names lose at the points of a table that they are for; an algorithm that does not
-    run there counts as the slowest that does."""
-    losses, refusals = [], 0
-    for point in table.points():
+    """What rules by the emulator's names lose at the points of a table that they are for."""
+
+    def chosen(point: Point) -> str | None:
         rule = rules.choose(Query(point.collective, point.nbytes, point.ranks))
-        if rule is None:
-            continue
-        times, (best, least) = table.times(point.machine, point.nbytes), table.best(point.machine, point.nbytes)
-        refusals += rule.algorithm not in times
-        losses.append(Loss(point, rule.algorithm, times.get(rule.algorithm, max(times.values())), best, least))
-    return Regret.of(losses, refusals)
+        return None if rule is None else rule.algorithm
+
+    return table.regret(chosen)
 
 
 def rules_of(table: OracleTable, timed: Timed, nodes: Callable[[Point], int] | None = None) -> Rules:

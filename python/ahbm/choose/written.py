@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ahbm._core import Plan
 from ahbm.base.request import Request
-from ahbm.base.rules import Rule, Span, spans
+from ahbm.base.rules import Rule, Span, merged, spans
 from ahbm.base.words import slug
 from ahbm.choose.card import PLANS
 from ahbm.choose.names import NCCL
@@ -22,18 +22,7 @@ from ahbm.core.emulator import Emulator
 from ahbm.errors import AhbmError, FormatError
 from ahbm.runs import knobs
 from ahbm.source.plan import PlanAlgorithm, runnable
-from ahbm.source.synth import SynthAlgorithm
-
-
-@dataclass(frozen=True)
-class _Part:
-    """Sizes that have one plan."""
-
-    least: int
-    most: int | None
-    size: int
-    """The largest of them that was measured: the plan is made for it."""
-    algorithm: str
+from ahbm.table.ladder import is_for_every_size
 
 
 def plans(tuned: Tuned, folder: Path, config: CclConfig) -> tuple[dict[str, Rule], dict[str, str]]:
@@ -51,22 +40,22 @@ def plans(tuned: Tuned, folder: Path, config: CclConfig) -> tuple[dict[str, Rule
             # An earlier tuning's: a library would load them too.
             old.unlink()
             knobs.beside(old).unlink(missing_ok=True)
-        for at, part in enumerate(_parts(tuned, name, emulator, missing)):
-            file = f"{folder_of(name)}/{tuned.collective}_{at}_{slug(part.algorithm, 'plan')}.xml"
+        sizes = sorted({point.nbytes for point in tuned.table.points() if point.machine == name})
+        for at, rule in enumerate(_ranges(tuned, name, emulator, sizes, missing)):
+            file = f"{folder_of(name)}/{tuned.collective}_{at}_{slug(rule.algorithm, 'plan')}.xml"
             path = folder / file
+            largest = max(size for size in sizes if size in rule.nbytes)
             try:
-                plan = emulator.plan(
-                    request_of(tuned.collective, part.size, emulator.machine.sips, tuned.dtype), part.algorithm
-                )
+                request = request_of(tuned.collective, largest, emulator.machine.sips, tuned.dtype)
+                plan = emulator.plan(request, rule.algorithm)
                 home.mkdir(parents=True, exist_ok=True)
-                plan.save(path, min_bytes=part.least, max_bytes=part.most or 0)
-                given = stated(tuned.table.catalogue.entry(part.algorithm))
+                plan.save(path, min_bytes=rule.nbytes.least, max_bytes=rule.nbytes.most or 0)
+                given = stated(tuned.table.catalogue.entry(rule.algorithm))
                 if given.knobs:
                     knobs.write(given, path)
             except OSError as error:
                 raise FormatError("AHBM-F102", f"{path} cannot be written: {error}") from error
-            ranks = Span(machine.sips, machine.sips)
-            found[file] = Rule(tuned.collective, part.algorithm, Span(part.least, part.most), ranks)
+            found[file] = rule
     return found, missing
 
 
@@ -75,19 +64,17 @@ def folder_of(machine: str) -> str:
     return f"{PLANS}/{slug(machine, 'machine')}"
 
 
-def _parts(tuned: Tuned, name: str, emulator: Emulator, missing: dict[str, str]) -> list[_Part]:
-    """The ranges of a machine in which a plan is quickest. A schedule is synthesized for one size, all else for every
-    one, so neighbours that differ in size alone are one range."""
-    sizes = sorted({point.nbytes for point in tuned.table.points() if point.machine == name})
-    found: list[_Part] = []
-    for size, span in zip(sizes, spans(sizes, emulator.machine.sips), strict=True):
-        winner = _winner(tuned, name, emulator, size, missing)
-        if winner is not None:
-            adjoins = bool(found) and (found[-1].algorithm, found[-1].most) == (winner, span.least - 1)
-            grows = adjoins and not isinstance(emulator.algorithm(winner), SynthAlgorithm)
-            begins = found.pop().least if grows else span.least
-            found.append(_Part(begins, span.most, size, winner))
-    return found
+def _ranges(
+    tuned: Tuned, name: str, emulator: Emulator, sizes: Sequence[int], missing: dict[str, str]
+) -> Iterator[Rule]:
+    """The ranges of a machine in which a plan is quickest."""
+    ranks = emulator.machine.sips
+    won = [
+        Rule(tuned.collective, winner, span, Span(ranks, ranks))
+        for size, span in zip(sizes, spans(sizes, ranks), strict=True)
+        if (winner := _winner(tuned, name, emulator, size, missing)) is not None
+    ]
+    return merged(won, lambda rule: is_for_every_size(emulator, rule.algorithm))
 
 
 def _winner(tuned: Tuned, name: str, emulator: Emulator, size: int, missing: dict[str, str]) -> str | None:

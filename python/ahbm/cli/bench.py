@@ -6,7 +6,7 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -14,13 +14,10 @@ from ahbm.cli import progress
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
 from ahbm.cli.ladder import climbed
-from ahbm.cli.options import Check, CollectiveOrPlan, Device, Json, Processes, Swept, spread_over
-from ahbm.cli.output import fail_if_wrong
+from ahbm.cli.options import Check, CollectiveOrPlan, Device, Json, Processes, Swept
+from ahbm.cli.output import fail, print_rows
 from ahbm.cli.targets import Targeted, arguments_of
 from ahbm.errors import ConfigError
-
-if TYPE_CHECKING:
-    from ahbm.runs.report import Report
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +64,10 @@ def bench(
     default of the collective that it was measured with; its rows have error bands.
     With --vary, the variations of a script are compared: one line per size, and the quickest.
     """
-    from ahbm.runs import bench as b
     from ahbm.runs import compare as c
+    from ahbm.runs.report import Report
+    from ahbm.table import nccl
+    from ahbm.table.running import attempt
 
     expected = c.load(baseline) if baseline is not None else None
     swept.refuse_sizes_given_twice(context)
@@ -80,27 +79,18 @@ def bench(
     if ladder is not None:
         raise ConfigError("AHBM-C146", "--ladder is for variations", hint="--vary instances=1,2,4")
     sweeps = swept.sweeps(target, arguments_of(context), **how)
-    cells: list[Report | b.Refused] = []
     if not as_json and not as_lines:
-        typer.echo("\n".join(dict.fromkeys(line for sweep in sweeps for line in b.header(sweep))))
-    for cell in b.attempt(sweeps, tell=progress.at, spread=spread_over(jobs)):
-        progress.clear()
-        if as_lines:
-            typer.echo(json.dumps(b.result(cell, sweeps[0])))
-            sys.stdout.flush()
-        elif not as_json:
-            if not cells or (cells[-1].algorithm, cells[-1].machine) != (cell.algorithm, cell.machine):
-                typer.echo("\n".join(b.columns(cell)))
-            typer.echo(b.refusal(cell, sweeps[0]) if isinstance(cell, b.Refused) else b.row(cell))
-        cells.append(cell)
-    reports = [cell for cell in cells if not isinstance(cell, b.Refused)]
+        typer.echo("\n".join(dict.fromkeys(line for sweep in sweeps for line in nccl.header(sweep))))
+    rows = attempt(sweeps, tell=progress.at, jobs=jobs)
     if as_json:
-        typer.echo(json.dumps(b.to_json(sweeps, cells, sys.argv[1:]), indent=2))
-    elif not as_lines:
-        typer.echo("\n".join(b.footer(reports, [cell for cell in cells if isinstance(cell, b.Refused)])))
+        cells = list(rows)
+        progress.clear()
+        typer.echo(json.dumps(nccl.to_json(sweeps, cells, sys.argv[1:]), indent=2))
+    else:
+        line = (lambda cell: json.dumps(nccl.result(cell))) if as_lines else None
+        cells = print_rows(((cell, ()) for cell in rows), line)
+        if not as_lines:
+            typer.echo("\n".join(nccl.footer(cells)))
     if expected is not None:
-        c.gate(c.compare(expected, reports))
-    failure = b.failure(cells)
-    if failure is not None:
-        raise failure
-    fail_if_wrong(reports)
+        c.gate(c.compare(expected, [cell for cell in cells if isinstance(cell, Report)]))
+    fail(cells)

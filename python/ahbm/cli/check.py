@@ -98,7 +98,8 @@ def check(
             else:
                 yield from _jobs_and_files(context, files, options, terms, groups)
             return
-        from ahbm.runs.bench import parse_dtype, parse_size
+        from ahbm.base.elements import parse_dtype
+        from ahbm.base.sizes import parse_size
 
         for algorithm in algorithms or ():
             yield c.check_kernel(

@@ -5,20 +5,20 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ahbm.cli import completion, progress
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import Json, Processes, Swept, spread_over
-from ahbm.cli.output import fail_if_wrong
+from ahbm.cli.options import Json, Processes, Swept, is_given
+from ahbm.cli.output import fail
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ahbm.runs.bench import Sweep
     from ahbm.runs.compare import Row
+    from ahbm.table.cases import Sweep
 
 
 @app.command(
@@ -57,7 +57,8 @@ def compare(
     if after is None:
         _measured(context, before, swept, as_gate, jobs, as_json)
         return
-    if given := [name for name in _given(context) if name not in ("before", "after", "as_gate", "as_json")]:
+    files = ("before", "after", "as_gate", "as_json")
+    if given := [name for name in context.params if name not in files and is_given(context, name)]:
         raise ConfigError("AHBM-C146", f"files are compared as they are, without {', '.join(given)}")
     before_why, after_why = c.explanation(before), c.explanation(after)
     if before_why is not None and after_why is not None:
@@ -73,12 +74,13 @@ def compare(
 def _measured(
     context: typer.Context, target: str, swept: Swept, as_gate: bool, jobs: int | None, as_json: bool
 ) -> None:
-    from ahbm.runs import bench as b
     from ahbm.runs import compare as c
-    from ahbm.runs.plans import with_plans
+    from ahbm.table.cases import Refused
+    from ahbm.table.nccl import footer
+    from ahbm.table.running import attempt
 
     swept.refuse_sizes_given_twice(context)
-    sweeps = [with_plans(sweep) for sweep in swept.sweeps(target)]
+    sweeps = [sweep.with_plans() for sweep in swept.sweeps(target)]
     # Machines of one size for all: a plan has its ranks, and what it is compared with has them too.
     sides = [one for sweep in sweeps for one in _each(sweep)]
     if len(sides) != 2:
@@ -87,26 +89,18 @@ def _measured(
             f"ahbm compare compares two, not {len(sides)}",
             hint="-a A -a B or -t A -t B with a collective, or two files",
         )
-    cells = [list(b.attempt([side], tell=progress.at, spread=spread_over(jobs))) for side in sides]
+    cells = [list(attempt([side], tell=progress.at, jobs=jobs)) for side in sides]
     progress.clear()
-    reports = [[cell for cell in side if not isinstance(cell, b.Refused)] for side in cells]
-    refused = [cell for side in cells for cell in side if isinstance(cell, b.Refused)]
+    reports = [[cell for cell in side if not isinstance(cell, Refused)] for side in cells]
+    refused = [cell for side in cells for cell in side if isinstance(cell, Refused)]
     if not as_json and refused:
-        typer.echo("\n".join(b.footer([], refused)))
+        typer.echo("\n".join(footer(refused)))
     _tell(c.versus(*reports), as_gate and not refused, as_json)
-    failure = b.failure([cell for side in cells for cell in side])
-    if failure is not None:
-        raise failure
-    fail_if_wrong([report for side in reports for report in side])
+    fail([cell for side in cells for cell in side])
 
 
 def _each(sweep: Sweep) -> list[Sweep]:
     return [replace(sweep, algorithms=(name,)) for name in sweep.algorithms] or [sweep]
-
-
-def _given(context: Any) -> list[str]:
-    """Names of the parameters that stand on the command line."""
-    return [name for name in context.params if context.get_parameter_source(name).name == "COMMANDLINE"]
 
 
 def _tell(rows: list[Row], as_gate: bool, as_json: bool) -> None:

@@ -41,7 +41,7 @@ def topologies(incomplete: str) -> list[str]:
 
 def dtypes(incomplete: str) -> list[str]:
     """Element types, by our names and by those of nccl-tests."""
-    from ahbm.runs.bench import NCCL_TYPES
+    from ahbm.base.elements import NCCL_TYPES
 
     return _fitting([*NCCL_TYPES, *NCCL_TYPES.values()], incomplete)
 

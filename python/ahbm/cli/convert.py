@@ -85,11 +85,12 @@ def convert(
     PyTorch's traces of jobs become Chakra traces.
     """
     from ahbm.base.collectives import COLLECTIVES
+    from ahbm.base.elements import parse_dtype
+    from ahbm.base.sizes import parse_size
     from ahbm.config.reading import parse_limits
     from ahbm.dsl.script import Script, imports_language
     from ahbm.job.reading import read_groups
     from ahbm.runs import plans
-    from ahbm.runs.bench import parse_dtype, parse_size
     from ahbm.source.function import AnyAlgorithm
 
     if algorithm is not None and source not in COLLECTIVES and not (target and source):

@@ -110,7 +110,7 @@ def explore(
     # What may fail is tried here too, where it is shrunk.
     may_fail: Iterable[bool] = [True] * len(numbers)
     if jobs is not None:
-        from ahbm.sweeps.spread import failing
+        from ahbm.table.processes import failing
 
         may_fail = failing(case, numbers, checks, jobs)
     for tried, (number, may) in enumerate(zip(numbers, may_fail, strict=True), 1):

@@ -80,8 +80,9 @@ def job(
     as_json: Json = False,
 ) -> None:
     """Write a training job that nobody has recorded: a step of a transformer of any size, cut in any way."""
+    from ahbm.base.elements import parse_dtype
+    from ahbm.base.sizes import parse_size
     from ahbm.job.transformer import read_manifest, transformer_of
-    from ahbm.runs.bench import parse_dtype, parse_size
 
     if action != "new":
         raise ConfigError("AHBM-C146", f"ahbm job {action[:40]}: there is no such action", hint="ahbm job new")

@@ -13,14 +13,14 @@ import typer
 from ahbm.cli import completion, progress
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import CollectiveOrPlan, Json, Processes, Swept, output_option, spread_over
+from ahbm.cli.options import CollectiveOrPlan, Json, Processes, Swept, output_option
 from ahbm.cli.output import fail_where
 from ahbm.cli.targets import Targeted, arguments_of
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ahbm.runs.bench import Sweep
-    from ahbm.runs.ladder import Ladder
+    from ahbm.table.cases import Sweep
+    from ahbm.table.ladder import Ladder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,9 +84,9 @@ def climbed(
     Raises `Ladder.failure`, and writes nothing, where no candidate is left at a size. Exits as for wrong results where
     a candidate's is.
     """
-    from ahbm.runs.ladder import climb
+    from ahbm.table.ladder import climb
 
-    found = climb(sweep, methods, chunks=chunks, seed=seed, tell=progress.at, spread=spread_over(jobs))
+    found = climb(sweep, methods, chunks=chunks, seed=seed, tell=progress.at, jobs=jobs)
     progress.clear()
     failure = found.failure
     written = found.save(output) if output is not None and failure is None else []
@@ -107,8 +107,8 @@ def _print(found: Ladder, written: Sequence[Path], kernels: Sequence[str]) -> No
     if found.failure is not None:
         return
     for entry in found.ranges():
-        most = f"{entry.max_bytes} B" if entry.max_bytes else "any size"
-        typer.echo(f"# from {entry.min_bytes} B to {most}: {entry.algorithm}")
+        most = "any size" if entry.nbytes.most is None else f"{entry.nbytes.most} B"
+        typer.echo(f"# from {entry.nbytes.least} B to {most}: {entry.algorithm}")
     for path in written:
         typer.echo(f"# written {path}")
     for name in kernels:

@@ -18,8 +18,8 @@ from ahbm.errors import ConfigError
 if TYPE_CHECKING:
     from ahbm.config.reading import Reading
     from ahbm.job.targets import Target
-    from ahbm.runs.bench import Spread, Sweep
     from ahbm.runs.plans import Added
+    from ahbm.table.cases import Sweep
 
 Settings = Annotated[
     list[str] | None,
@@ -85,15 +85,6 @@ Processes = Annotated[
     int | None,
     typer.Option("-j", "--jobs", min=1, max=4096, metavar="N", help="Processes that share the work."),
 ]
-
-
-def spread_over(jobs: int | None) -> Spread | None:
-    """What runs the cells of a command on `--jobs` processes; None for this process alone."""
-    if jobs is None:
-        return None
-    from ahbm.sweeps.spread import spread
-
-    return spread(jobs)
 
 
 SIZES = "256, 64K or 1M (powers of 1024), 1MiB, 1e6"
@@ -334,8 +325,9 @@ class Asked(Recorded, Files, Terms):
 
     def options(self, *, device: bool = False, args: Sequence[str] = ()) -> dict[str, Any]:
         """The options as `ahbm.open` takes them. Raises ConfigError for values that are none."""
+        from ahbm.base.elements import parse_dtype
+        from ahbm.base.sizes import parse_size
         from ahbm.job.reading import parse_factor
-        from ahbm.runs.bench import parse_dtype, parse_size
         from ahbm.source.synthesis import WHOLE
 
         largest = WHOLE if self.slice_bytes == "inf" else parse_size(self.slice_bytes) if self.slice_bytes else None
@@ -382,8 +374,8 @@ class AskedSmall(Asked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Swept(Terms):
-    """One collective over sizes."""
+class Sizes:
+    """From the first size to the last, or those that are listed."""
 
     begin: Annotated[str, typer.Option("-b", "--minbytes", help=f"First size: {SIZES}.")] = "1K"
     end: Annotated[str, typer.Option("-e", "--maxbytes", help="Last size.")] = "1M"
@@ -391,6 +383,27 @@ class Swept(Terms):
     sizes: Annotated[
         str | None, typer.Option("--sizes", metavar="A,B", help="These sizes, instead of -b, -e, -f and -i.")
     ] = None
+
+    def of_sizes(self) -> dict[str, Any]:
+        """Them as fields of a sweep. Raises ConfigError (AHBM-C147)."""
+        from ahbm.base.sizes import parse_size
+
+        listed = tuple(map(parse_size, self.sizes.split(","))) if self.sizes is not None else ()
+        ends = {"begin": parse_size(self.begin), "end": parse_size(self.end)}
+        return {**ends, "factor": self.factor, "listed": listed}
+
+    def refuse_sizes_given_twice(self, context: Any) -> None:
+        """Raises ConfigError (AHBM-C146) for --sizes beside the options that make sizes."""
+        made = ("begin", "end", "factor", "step")
+        given = [p.opts[-1] for p in context.command.params if p.name in made and is_given(context, p.name)]
+        if self.sizes is not None and given:
+            raise ConfigError("AHBM-C146", f"--sizes and {', '.join(given)} are both given", hint="give one of them")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Swept(Sizes, Terms):
+    """One collective over sizes."""
+
     algorithms: Algorithms = None
     no_data: NoData = False
     vary: Annotated[
@@ -418,7 +431,9 @@ class Swept(Terms):
 
         Raises ConfigError for what is no sweep.
         """
-        from ahbm.runs.bench import Sweep, parse_dtype, parse_size
+        from ahbm.base.elements import parse_dtype
+        from ahbm.base.sizes import parse_size
+        from ahbm.table.cases import Sweep
 
         collective, algorithms, overrides = target, tuple(self.algorithms or ()), self.overrides
         added, notes = self._added(target, args), dict[str, str]()
@@ -427,10 +442,8 @@ class Swept(Terms):
             algorithms = (*added.algorithms, *algorithms)
         return Sweep(
             collective,
-            parse_size(self.begin),
-            parse_size(self.end),
-            self.factor,
-            parse_size(step),
+            **self.of_sizes(),
+            step=parse_size(step),
             dtype=parse_dtype(self.dtype),
             op=self.op,
             root=self.root,
@@ -441,7 +454,6 @@ class Swept(Terms):
             data=not self.no_data,
             device=device,
             check=check or False,
-            listed=tuple(map(parse_size, self.sizes.split(","))) if self.sizes is not None else (),
             notes=notes,
         )
 
@@ -455,17 +467,6 @@ class Swept(Terms):
                 "AHBM-C105", "no collective is named", hint="name one, such as all_reduce; calibrated machines know it"
             )
         return rows[0][0]
-
-    def refuse_sizes_given_twice(self, context: Any) -> None:
-        """Raises ConfigError (AHBM-C146) for --sizes beside the options that make sizes."""
-        given = [
-            parameter.opts[-1]
-            for parameter in context.command.params
-            if parameter.name in ("begin", "end", "factor", "step")
-            and context.get_parameter_source(parameter.name).name == "COMMANDLINE"
-        ]
-        if self.sizes is not None and given:
-            raise ConfigError("AHBM-C146", f"--sizes and {', '.join(given)} are both given", hint="give one of them")
 
     def _added(self, target: str, args: Sequence[str]) -> Added | None:
         from ahbm.config.reading import Reading

@@ -2,12 +2,50 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ahbm.cli import progress
+
 if TYPE_CHECKING:
     from ahbm.runs.report import Report
+    from ahbm.table.cases import Refused
+
+
+def print_rows(
+    cells: Iterable[tuple[Report | Refused, Sequence[str]]], line: Callable[[Report | Refused], str] | None = None
+) -> list[Report | Refused]:
+    """Prints each cell when it is known: its row of nccl-tests' table, below the names of the columns where algorithm,
+    machine or the settings beside the cell are others than before; with `line`, what that makes of it. Gives all."""
+    from ahbm.table import nccl
+
+    found: list[Report | Refused] = []
+    above: tuple[str, str, Sequence[str]] | None = None
+    for cell, settings in cells:
+        progress.clear()
+        if line is not None:
+            typer.echo(line(cell))
+            sys.stdout.flush()
+        else:
+            if above != (above := (cell.algorithm, cell.machine, settings)):
+                typer.echo("\n".join(nccl.columns(cell, settings)))
+            typer.echo(nccl.row(cell))
+        found.append(cell)
+    return found
+
+
+def fail(cells: Sequence[Report | Refused]) -> None:
+    """Raises the error of the first cell that failed; exits as `fail_if_wrong`."""
+    from ahbm.table.cases import Refused
+    from ahbm.table.running import failure
+
+    error = failure(cells)
+    if error is not None:
+        raise error
+    fail_if_wrong([cell for cell in cells if not isinstance(cell, Refused)])
 
 
 def fail_if_wrong(reports: list[Report]) -> None:

@@ -22,17 +22,14 @@ from ahbm.cli.options import (
     output_option,
     parse_ranks,
     refuse_given,
-    spread_over,
 )
-from ahbm.cli.output import fail_if_wrong, fail_where
+from ahbm.cli.output import fail, fail_where
 from ahbm.cli.targets import Targeted, arguments_of
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ahbm.runs import bench
     from ahbm.runs.report import Report
+    from ahbm.table.cases import Refused
     from ahbm.views.page import Page
 
 
@@ -93,7 +90,7 @@ def report(
         _refuse(context, "no --charts", ("kind",))
     swept.refuse_sizes_given_twice(context)
     args, methods = arguments_of(context), tuple(synth or ())
-    cells: list[Report | bench.Refused] = []
+    cells: list[Report | Refused] = []
     facts: dict[str, Any] = {}
     wrong = False
     if after is not None:
@@ -119,7 +116,7 @@ def report(
         typer.echo(json.dumps({"files": [str(path) for path in written]} | facts, indent=2))
     else:
         typer.echo("\n".join(f"wrote {path}" for path in written))
-    _fail(cells)
+    fail(cells)
     fail_where(wrong)
 
 
@@ -138,7 +135,7 @@ def _refuse(context: Any, why: str, names: tuple[str, ...]) -> None:
 def _ladder(
     target: str, args: tuple[str, ...], swept: Swept, methods: tuple[str, ...], jobs: int | None
 ) -> tuple[Page, dict[str, Any], bool]:
-    from ahbm.runs.ladder import climb, of_file
+    from ahbm.table.ladder import climb, of_file
     from ahbm.views import ladders
 
     if target.endswith((".yaml", ".yml")):
@@ -147,21 +144,22 @@ def _ladder(
         sweep = replace(swept, ccl=Path(target), algorithms=given).sweep(collective)
     else:
         sweep = swept.sweep(target, args)
-    found = climb(sweep, methods, tell=progress.at, spread=spread_over(jobs))
+    found = climb(sweep, methods, tell=progress.at, jobs=jobs)
     if found.failure is not None:
         raise found.failure
     progress.at("drawing the page")
-    return ladders.page(found, sweep), found.to_json(), found.wrong
+    return ladders.page(found), found.to_json(), found.wrong
 
 
 def _timed(
     target: str, args: tuple[str, ...], swept: Swept, recorded: Recorded
 ) -> tuple[Page, dict[str, Any], bool] | None:
     """A job, a trace, or a plan without a known result, and whether it states its sizes; None for what is measured."""
+    from ahbm.base.elements import parse_dtype
+    from ahbm.base.sizes import parse_size
     from ahbm.job.door import open_
     from ahbm.job.replay import JobReport
     from ahbm.job.targets import Target
-    from ahbm.runs.bench import parse_dtype, parse_size
     from ahbm.runs.timed import TimeReport
     from ahbm.views import jobs
 
@@ -204,10 +202,13 @@ def _measured(
     device: bool,
     explain: bool,
     jobs: int | None,
-) -> tuple[Page, list[Report | bench.Refused], dict[str, Any]]:
-    from ahbm.runs import bench
-    from ahbm.runs.ladder import schedules
+) -> tuple[Page, list[Report | Refused], dict[str, Any]]:
+    from ahbm.table import nccl
+    from ahbm.table.ladder import schedules
+    from ahbm.table.running import attempt
+    from ahbm.table.study import gather
     from ahbm.views import machines, overview
+    from ahbm.views.page import bundle
 
     counts = parse_ranks(swept.ranks)
     if len(counts) > 1:
@@ -219,32 +220,16 @@ def _measured(
         given = [name for name, on in (("--numerics", numerics), ("--synth", bool(methods))) if on]
         if given:
             raise ConfigError("AHBM-C146", f"{', '.join(given)}: the page is about one machine, not {len(sweeps)}")
-        sides = [list(_side(sweep, jobs)) for sweep in sweeps]
+        sides = [list(attempt([sweep], tell=progress.at, jobs=jobs, choosing=True)) for sweep in sweeps]
         cells = [cell for side in sides for cell in side]
         progress.at("drawing the page")
         page = machines.page(list(zip(sweeps, sides, strict=True)))
-        return page, cells, bench.to_json(sweeps, cells, sys.argv[1:])
-    contents = overview.gather(sweeps[0], counts[1:] and counts, numerics, explain, progress.at, spread_over(jobs))
+        return page, cells, nccl.to_json(sweeps, cells, sys.argv[1:])
+    # It is made while the simulations run.
+    bundle()
+    contents = gather(sweeps[0], counts[1:] and counts, numerics, explain, progress.at, jobs)
     progress.at("drawing the page")
     for sentence in contents.left_out:
         typer.echo(f"note: {sentence} --no-explain does not try.", err=True)
     cells = [*contents.reports, *contents.refused]
-    return overview.page(contents), cells, bench.to_json(sweeps, cells, sys.argv[1:])
-
-
-def _side(sweep: bench.Sweep, jobs: int | None) -> Iterator[Report | bench.Refused]:
-    from ahbm.runs.bench import attempt
-    from ahbm.runs.plans import with_plans
-
-    whole = with_plans(sweep)
-    emulator = whole.emulator()
-    return attempt([whole.deciding(emulator)], emulator, tell=progress.at, spread=spread_over(jobs))
-
-
-def _fail(cells: list[Report | bench.Refused]) -> None:
-    from ahbm.runs import bench
-
-    failure = bench.failure(cells)
-    if failure is not None:
-        raise failure
-    fail_if_wrong([cell for cell in cells if not isinstance(cell, bench.Refused)])
+    return overview.page(contents), cells, nccl.to_json(sweeps, cells, sys.argv[1:])

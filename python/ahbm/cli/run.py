@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,20 +14,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ahbm.base.load import load_bytes
-from ahbm.cli import completion
+from ahbm.cli import completion, progress
 from ahbm.cli.app import app
-from ahbm.cli.cells import each, each_job
 from ahbm.cli.excerpts import Excerpts
 from ahbm.cli.groups import grouped
 from ahbm.cli.interrupts import leave_to_script
 from ahbm.cli.options import Algorithms, Asked, Check, Json, NoData
-from ahbm.cli.output import fail_if_wrong, fail_where
+from ahbm.cli.output import fail, fail_if_wrong, fail_where, print_rows
 from ahbm.cli.targets import Targeted, arguments_of, refuse_arguments
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ahbm.job.targets import PlanFile
+    from ahbm.job.targets import PlanFile, Target
     from ahbm.ranks.setup import Setup
+    from ahbm.runs.report import Report
+    from ahbm.table.cases import Refused
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,9 +117,9 @@ def run(
         if (et, trace) != (None, None):
             raise ConfigError("AHBM-C146", f"--et and --trace are for one run, not for {len(cells)}")
         if check is None and not best and cells[0].open(target, args=args).is_job:
-            each_job(target, cells, as_json)
+            _each_job(target, cells, as_json)
             return
-        each(target, [cell.open(target, args=args) for cell in cells], not no_data, check, as_json)
+        _each(target, [cell.open(target, args=args) for cell in cells], not no_data, check, as_json)
         return
     if best:
         found = asked.open(target, args=args).best()
@@ -133,6 +135,69 @@ def run(
         report.write_timeline(trace)
     typer.echo(json.dumps(report.to_json(), indent=2) if as_json else Excerpts().below(str(report)))
     fail_if_wrong([report] if isinstance(report, Report) else [])
+
+
+def _each(target: str, runs: Sequence[Target], data: bool, check: str | None, as_json: bool) -> None:
+    """Prints a row for each run, or a line of JSON: its report, or the error of one that did not run.
+
+    What is timed has no row, and prints what it says of itself. Raises the error of the first that did not run, after
+    all of them, and exits as for wrong results; before anything runs, what machines, algorithms and sizes that do not
+    exist raise.
+    """
+    from ahbm.runs.report import Report
+    from ahbm.table import nccl
+    from ahbm.table.cases import Refused
+    from ahbm.table.running import measured
+
+    cases = [run.case if run.measured else None for run in runs]
+
+    def found() -> Iterator[tuple[Report | Refused, list[str]]]:
+        for number, (run, case) in enumerate(zip(runs, cases, strict=True), 1):
+            progress.at(f"{target}, run {number} of {len(runs)}")
+            if case is None:
+                timed = run.run(data=data, check=check)
+                progress.clear()
+                typer.echo(json.dumps(timed.to_json()) if as_json else str(timed))
+                continue
+            settings = [f"# set {key}={value}" for key, value in (run.options.overrides or {}).items()]
+            asked = case.request
+            of = asked, case.algorithm, asked.nbytes, case.emulator, case.resized
+            cell = measured(lambda: run.run(data=data, check=check), *of)  # noqa: B023
+            assert isinstance(cell, Report | Refused)
+            yield cell, settings
+
+    cells = print_rows(found(), (lambda cell: json.dumps(cell.to_json())) if as_json else None)
+    for line in nccl.footer(cells) if not as_json else ():
+        typer.echo(line)
+    fail(cells)
+
+
+def _each_job(target: str, cells: Sequence[Asked], as_json: bool) -> None:
+    """Prints a table of a job under the changes of each cell, or a line of JSON for each; the job is read once.
+
+    Raises the error of the first that did not run, after all of them.
+    """
+    from ahbm.job.options import OfJob, given
+    from ahbm.job.targets import Job
+    from ahbm.job.what_if import Point, WhatIf, points
+
+    told = [cell.told() for cell in cells]
+    common = set.intersection(*map(set, told))
+    labels = [", ".join(text for text in one if text not in common) for one in told]
+    found: list[Point] = []
+    jobs = (Job(target, OfJob.of(target, given(cell.options()))) for cell in cells)
+    for point in points(zip(labels, jobs, strict=True)):
+        found.append(point)
+        progress.at(f"{target}, run {len(found)} of {len(cells)}")
+        if as_json:
+            typer.echo(json.dumps(point.to_json()))
+            sys.stdout.flush()
+    progress.clear()
+    if not as_json:
+        typer.echo(str(WhatIf(tuple(found))))
+    for point in found:
+        if point.error is not None:
+            raise point.error
 
 
 def _setup(asked: Asked) -> Setup:

@@ -10,12 +10,12 @@ import typer
 
 from ahbm.cli import progress
 from ahbm.cli.app import app
-from ahbm.cli.options import Json, Processes, output_option
+from ahbm.cli.options import Json, Processes, is_given, output_option
 from ahbm.cli.output import fail_where
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ahbm.sweeps.columns import Columns
+    from ahbm.table.rows import Rows
 
 ACTIONS = ("show", "diff", "compact")
 SHOWN = 40
@@ -67,18 +67,13 @@ def sweep(
     row with its code. Where a result is wrong the exit code is 8, and neither --best, --pareto nor --sensitivity counts
     that row. show without an option prints all rows, in the order of the space.
     """
-    given = [
-        name
-        for name in context.params
-        if name not in ("what", "stores") and getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
-    ]
     takes = {
         "show": ("output", "pareto", "best", "sensitivity", "as_csv", "as_json"),
         "diff": ("as_json",),
         "compact": ("as_json",),
     }.get(what, ("output", "jobs", "dask", "as_json"))
-    for name in given:
-        if name not in takes:
+    for name in context.params:
+        if name not in ("what", "stores", *takes) and is_given(context, name):
             called = f"sweep {what}" if what in ACTIONS else "sweep of a space"
             raise ConfigError("AHBM-C146", f"ahbm {called} does not take --{name.removeprefix('as_')}")
     folders = list(stores or ())
@@ -172,7 +167,7 @@ def _show(
         needed = [answers.column(goal.removeprefix("-")) for goal in goals]
         wrong: dict[str, None] = {}
 
-        def choose(rows: Columns, places: Any) -> Any:
+        def choose(rows: Rows, places: Any) -> Any:
             wrong.update(dict.fromkeys(answers.wrong_by(rows)))
             return answers.pareto(rows, goals, places)
 
@@ -184,8 +179,8 @@ def _show(
     if not (as_csv or as_json):
         _table(found, goals)
     else:
-        names = list(found.names)
-        lines = found.lines() if as_csv else []
+        names = list(found.columns)
+        lines = found.csv().splitlines() if as_csv else []
         _print(found.take(range(len(found))) if as_json else names, lines, as_csv, as_json)
 
 
@@ -200,11 +195,11 @@ def _print(data: Any, lines: list[str], as_csv: bool, as_json: bool) -> None:
         typer.echo("\n".join(lines), nl=bool(lines))
 
 
-def _table(rows: Columns, goals: list[str]) -> None:
+def _table(rows: Rows, goals: list[str]) -> None:
     from ahbm.runs import bands
     from ahbm.sweeps import answers
 
-    names = [name for name in (*answers.ASKED, *answers.CHOSEN, *answers.overrides(rows)) if name in rows.names]
+    names = [name for name in (*answers.ASKED, *answers.CHOSEN, *answers.overrides(rows)) if name in rows.columns]
     kept = rows.take(range(min(len(rows), SHOWN)))
     names = [name for name in names if any(row[name] is not None for row in kept)]
     measured = ("latency_ns", "busbw_gbs", "percent_of_bound", "wrong", "code")
@@ -220,8 +215,8 @@ def _table(rows: Columns, goals: list[str]) -> None:
     typer.echo("\n".join(aligned([tuple(names), *(tuple(cell(row[name]) for name in names) for row in kept)])))
     if len(rows) > SHOWN:
         typer.echo(f"and {len(rows) - SHOWN:,} more rows: --csv or --json prints all")
-    if "calibration" in rows.names:
-        told = zip(*map(rows.values, ("machine", "job", "bytes", "calibration")), strict=True)
+    if "calibration" in rows.columns:
+        told = zip(*map(rows.column, ("machine", "job", "bytes", "calibration")), strict=True)
         typer.echo("".join(f"note: {note}\n" for note in bands.of_rows(told)), nl=False)
 
 

@@ -62,10 +62,11 @@ def synth(
 ) -> None:
     """Synthesize a schedule for a network of NPUs, and say how close to the limit it is."""
     from ahbm.base.collectives import COLLECTIVES
+    from ahbm.base.elements import parse_dtype
+    from ahbm.base.sizes import parse_size
     from ahbm.base.words import IDLE
     from ahbm.config.reading import MSCCLPP
     from ahbm.errors import ConfigError
-    from ahbm.runs.bench import parse_dtype, parse_size
     from ahbm.source.located import refuse_kernel
     from ahbm.source.synthesis import synthesize
 

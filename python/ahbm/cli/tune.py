@@ -13,7 +13,7 @@ import typer
 from ahbm.cli import completion, progress
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import SIZES, Dtype, Json, Machine, Processes, output_option
+from ahbm.cli.options import Dtype, Json, Machine, Processes, Sizes, is_given, output_option
 from ahbm.cli.output import fail_where
 from ahbm.errors import ConfigError
 
@@ -25,12 +25,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Tuned(Machine):
+class _Tuned(Sizes, Machine):
     """Machines, sizes and candidates."""
 
-    begin: Annotated[str, typer.Option("-b", "--minbytes", help=f"First size: {SIZES}.")] = "1K"
     end: Annotated[str, typer.Option("-e", "--maxbytes", help="Last size.")] = "16M"
-    factor: Annotated[int, typer.Option("-f", "--stepfactor", help="Factor between sizes.")] = 4
     sizes: Annotated[
         str | None, typer.Option("--sizes", metavar="A,B", help="These sizes, instead of -b, -e and -f.")
     ] = None
@@ -50,11 +48,9 @@ class _Tuned(Machine):
 
     def listed(self, collective: str) -> list[int]:
         """The sizes. Raises ConfigError: AHBM-C140, C147."""
-        from ahbm.runs.bench import Sweep, parse_size
+        from ahbm.table.cases import Sweep
 
-        given = tuple(map(parse_size, self.sizes.split(","))) if self.sizes is not None else ()
-        sweep = Sweep(collective, parse_size(self.begin), parse_size(self.end), self.factor, listed=given)
-        return list(sweep.asked())
+        return list(Sweep(collective, **self.of_sizes()).asked())
 
     def machines(self) -> tuple[list[AnyMachine], dict[str, object]]:
         """The machines, and the overrides of ccl.yaml. Raises ConfigError, TopologyError."""
@@ -77,7 +73,7 @@ class _Tuned(Machine):
     def named(self, collective: str, machines: Sequence[AnyMachine], overrides: dict[str, object]) -> list[str] | None:
         """The candidates' names; with --synth alone, those that are configured before them; None for all."""
         from ahbm.choose.catalogue import configured
-        from ahbm.sweeps.case import SYNTH
+        from ahbm.table.ladder import SYNTH
 
         synthesized = [f"{SYNTH}{method}" for method in self.synth or ()]
         if self.algorithms or not synthesized:
@@ -143,12 +139,12 @@ def tune(
     """
     if tuned.sizes is not None:
         names = {"begin": "-b", "end": "-e", "factor": "-f"}
-        given = [name for key, name in names.items() if _is_given(context, key)]
+        given = [name for key, name in names.items() if is_given(context, key)]
         if given:
             raise ConfigError("AHBM-C146", f"--sizes and {', '.join(given)} are both given", hint="give one of them")
     if evaluate is not None:
         for key, name in {"budget": "--budget", "channels": "--channels", "protocol": "--protocol"}.items():
-            if _is_given(context, key):
+            if is_given(context, key):
                 raise ConfigError("AHBM-C146", f"--evaluate takes no {name}", hint="they are of files that are written")
         if output is not None:
             raise ConfigError("AHBM-C146", "--evaluate writes nothing: it takes no -o")
@@ -168,10 +164,6 @@ def tune(
     fail_where(bool(saved.tuned.wrong))
 
 
-def _is_given(context: typer.Context, name: str) -> bool:
-    return getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
-
-
 def _evaluated(
     file: Path,
     collective: str | None,
@@ -181,9 +173,9 @@ def _evaluated(
     jobs: int | None,
     as_json: bool,
 ) -> Evaluation:
+    from ahbm.base.elements import parse_dtype
     from ahbm.choose.evaluation import evaluate
     from ahbm.choose.tune import check_collective
-    from ahbm.runs.bench import parse_dtype
 
     if collective is not None:
         check_collective(collective)
@@ -229,10 +221,10 @@ def _write(
     jobs: int | None,
     as_json: bool,
 ) -> Card:
+    from ahbm.base.elements import parse_dtype
     from ahbm.choose.files import save
     from ahbm.choose.names import PROTOCOLS
     from ahbm.choose.tune import CHANNELS, Given, check_collective, tune
-    from ahbm.runs.bench import parse_dtype
 
     check_collective(collective)
     if protocol is not None and protocol not in PROTOCOLS:

@@ -6,7 +6,7 @@ Nothing is simulated. `docs/features.md` says what every column means.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,9 @@ from ahbm.job.reading import left_out
 from ahbm.job.reading import read as read_job
 from ahbm.job.targets import Collective, Job, PlanFile
 from ahbm.runs import plans, timed
-from ahbm.runs.rows import FAILED, Rows
 from ahbm.source.function import AnyAlgorithm, as_algorithm
+from ahbm.table.columns import FAILED
+from ahbm.table.rows import Rows
 
 OF_ALGORITHMS: dict[str, str] = {
     "target": "",
@@ -84,7 +85,6 @@ _BOUNDS = ("bound_latency_ns", "bound_bandwidth_ns")
 _OF_PROGRAMS = tuple(OF_ALGORITHMS)[tuple(OF_ALGORITHMS).index("algorithm_id") : -len(_BOUNDS)]
 
 
-@dataclass(frozen=True, repr=False)
 class Features(Rows):
     """A row for each algorithm, or for each collective of a job.
 
@@ -92,12 +92,24 @@ class Features(Rows):
     `OF_CALLS`.
     """
 
-    units: Mapping[str, str]
-    """Of the columns that have one."""
-    warnings: tuple[Finding, ...] = ()
-    """What was left out in reading jobs, and what their sources leave open."""
-    notes: tuple[str, ...] = ()
-    """What the reader should know of the number of ranks."""
+    def __init__(
+        self,
+        columns: Sequence[str],
+        values: Sequence[Sequence[Any]],
+        units: Mapping[str, str],
+        warnings: Sequence[Finding] = (),
+        notes: Sequence[str] = (),
+    ) -> None:
+        super().__init__(columns, values)
+        self.units = units
+        """Of the columns that have one."""
+        self.warnings = tuple(warnings)
+        """What was left out in reading jobs, and what their sources leave open."""
+        self.notes = tuple(notes)
+        """What the reader should know of the number of ranks."""
+
+    def _facts(self) -> tuple[object, ...]:
+        return *super()._facts(), self.units, self.warnings, self.notes
 
     def to_json(self) -> dict[str, Any]:
         """Units, rows and warnings as JSON-serialisable data."""
@@ -153,7 +165,7 @@ def gathered(asked: Sequence[tuple[AnyAlgorithm | Path, Mapping[str, Any]]]) -> 
     failed = FAILED if any("code" in row for row in found) else ()
     columns = (*units, *failed)
     made = tuple(tuple(row.get(name) for name in columns) for row in found)
-    return Features(columns, made, {name: unit for name, unit in units.items() if unit}, tuple(warnings), tuple(notes))
+    return Features(columns, made, {name: unit for name, unit in units.items() if unit}, [*warnings], [*notes])
 
 
 def _calls(job: Job, warnings: dict[Finding, None]) -> Iterator[dict[str, Any]]:

@@ -11,12 +11,13 @@ from ahbm.base.words import aligned
 from ahbm.config.ccl import split_overrides
 from ahbm.config.protocols import in_steps
 from ahbm.config.topology import load_machine
-from ahbm.errors import AhbmError, InterruptedRun
+from ahbm.errors import AhbmError
 from ahbm.job.options import Where, known
 from ahbm.job.reading import How, read
 from ahbm.job.replay import JobReport, replay
 from ahbm.runs import plans
 from ahbm.runs.advice import resolved
+from ahbm.table.running import outcome
 
 if TYPE_CHECKING:
     from ahbm.job.targets import Job
@@ -98,14 +99,14 @@ def points(runs: Iterable[tuple[str, Job]]) -> Iterator[Point]:
     """
     jobs = Jobs()
     for changes, run in runs:
-        try:
-            options = replace(run.options, overrides=_resolved(run.options))
-            job = jobs.of(run.target, options.how)
-            yield Point(changes, replay(job, plans.label(run.target), options.setup(), options.how))
-        except InterruptedRun:
-            raise
-        except AhbmError as error:
-            yield Point(changes, None, error)
+        found = outcome(lambda: _replayed(run, jobs))  # noqa: B023
+        yield Point(changes, None, found) if isinstance(found, AhbmError) else Point(changes, found)
+
+
+def _replayed(run: Job, jobs: Jobs) -> JobReport:
+    options = replace(run.options, overrides=_resolved(run.options))
+    job = jobs.of(run.target, options.how)
+    return replay(job, plans.label(run.target), options.setup(), options.how)
 
 
 def _resolved(where: Where) -> Mapping[str, object] | None:

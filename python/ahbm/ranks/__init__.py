@@ -1,5 +1,5 @@
 """Ranks that meet: worlds of threads, sessions, process groups, mail, histories, and the calls of a rank. Knows no
 tensor library but NumPy.
 
-May import `runs` and below.
+May import `table` and below.
 """

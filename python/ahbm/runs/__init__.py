@@ -1,5 +1,4 @@
-"""Measuring and reporting: one run, sweeps, comparisons, ladders, explanations, verdicts on files, probes, and the
-pytest plugin.
+"""Measuring and reporting one run: comparisons, explanations, verdicts on files, probes, and the pytest plugin.
 
 May import `check` and below.
 """

@@ -18,7 +18,7 @@ from ahbm.base.elements import Element, element
 from ahbm.base.load import is_prefix
 from ahbm.base.placement import DPPolicy
 from ahbm.base.request import Request
-from ahbm.base.sizes import Resized, Unit
+from ahbm.base.sizes import Resized, Unit, parse_size
 from ahbm.base.words import IDLE
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.check.case import Case, explain_wrong, narrowed
@@ -270,8 +270,6 @@ def _is_file(algorithm: str, ccl: str | Path | None, overrides: Mapping[str, obj
 
 def _size(name: str, value: object) -> int | None:
     """Bytes: a number, or a text such as "64K"."""
-    from ahbm.runs.bench import parse_size
-
     if value is None or not isinstance(value, str):
         return None if value is None else whole(name, value, -(2**63), 2**64)
     return parse_size(value)

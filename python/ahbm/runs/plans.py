@@ -33,7 +33,6 @@ from ahbm.source.plan import PROTOCOLS, SLOTS, UNBOUNDED, PlanOptions, runnable
 if TYPE_CHECKING:
     from ahbm.check.case import Case
     from ahbm.config.settings import Queues
-    from ahbm.runs.bench import Sweep
     from ahbm.runs.keywords import Arguments
     from ahbm.runs.report import Report
 
@@ -193,22 +192,6 @@ def added(
     return Added(collective, tuple(sources), sized(ranks, topology, found), notes)
 
 
-def with_plans(sweep: Sweep) -> Sweep:
-    """The sweep with the files of plans among its algorithms under names of their own, on SIPs for all of their ranks.
-
-    Raises ConfigError (AHBM-C178) for plans of another collective or of several numbers of ranks, and as `prepare`.
-    """
-    files = {name: free_name(name, sweep.ccl, sweep.overrides) for name in sweep.algorithms if is_file(name)}
-    if not files:
-        return sweep
-    sources = {name: source_of(file) for file, name in files.items()}
-    beside = len(files) < len(sweep.algorithms)
-    found = added(sources, sweep.topology, sweep.overrides, beside=beside)
-    _same(found.collective, sweep.collective, next(iter(files)))
-    algorithms = tuple(files.get(name, name) for name in sweep.algorithms)
-    return replace(sweep, algorithms=algorithms, overrides=found.overrides, notes={**sweep.notes, **found.notes})
-
-
 def of_collective(
     collective: str, file: str, topology: str | Path | Machine | None, **arguments: Unpack[Arguments]
 ) -> Case:
@@ -217,11 +200,12 @@ def of_collective(
     source = source_of(file)
     options, arguments["overrides"], notes = _with_knobs(source, Options(), topology, arguments.get("overrides"))
     case = prepare(source, topology, options, **arguments)
-    _same(case.request.collective, collective, file)
+    same_collective(case.request.collective, collective, file)
     return replace(case, notes=(*case.notes, *notes))
 
 
-def _same(collective: str, wanted: str, file: str) -> None:
+def same_collective(collective: str, wanted: str, file: str) -> None:
+    """Raises ConfigError (AHBM-C178) where a plan is not of the collective that is wanted."""
     if collective != wanted:
         raise ConfigError(
             "AHBM-C178", f"{file} is a plan of {collective}, not of {wanted}", hint=f"ahbm run {collective} -a {file}"

@@ -1,4 +1,4 @@
-"""Sweeps: the space of what is measured, the processes that measure it, the store of its rows, and what they answer.
+"""Sweeps: the space of what is measured, the store of its rows, and what they answer; `table` runs its cases.
 
 The package is not called `sweep`, because `ahbm.sweep` is a function: a subpackage of that name would hide it.
 

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ahbm.errors import ConfigError
-from ahbm.sweeps.columns import Columns
-from ahbm.sweeps.store import OWN
-from ahbm.sweeps.work import STORED
+from ahbm.sweeps.store import KINDS
+from ahbm.table.rows import Rows
 
 ALIASES = {"time": "latency_ns", "bandwidth": "link_gbs", "size": "bytes", "memory": "memory_bytes"}
 """Short names of columns."""
@@ -43,12 +42,12 @@ def column(name: str) -> str:
     return ALIASES.get(name, name)
 
 
-def overrides(rows: Columns) -> tuple[str, ...]:
+def overrides(rows: Rows) -> tuple[str, ...]:
     """The columns of overrides that were varied."""
-    return tuple(name for name in rows.names if name not in (*STORED, *OWN))
+    return tuple(name for name in rows.columns if name not in KINDS)
 
 
-def pareto(rows: Columns, goals: Sequence[str], places: NDArray[np.float64] | None = None) -> NDArray[np.int64]:
+def pareto(rows: Rows, goals: Sequence[str], places: NDArray[np.float64] | None = None) -> NDArray[np.int64]:
     """Of what was computed alike (`ASKED`), the rows that no other beats in all of `goals`, in the order of the first
     goal.
 
@@ -85,12 +84,12 @@ def pareto(rows: Columns, goals: Sequence[str], places: NDArray[np.float64] | No
     return known[order[np.array(front, dtype=np.int64)]]
 
 
-def right(rows: Columns) -> NDArray[np.bool_]:
+def right(rows: Rows) -> NDArray[np.bool_]:
     """The rows whose result is not known to be wrong: what is wrong is nobody's best."""
-    return ~(rows.numbers("wrong") > 0) if "wrong" in rows.names else np.ones(len(rows), dtype=bool)
+    return ~(rows.numbers("wrong") > 0) if "wrong" in rows.columns else np.ones(len(rows), dtype=bool)
 
 
-def wrong_by(rows: Columns) -> list[str]:
+def wrong_by(rows: Rows) -> list[str]:
     """The algorithms of which a result is wrong, in order."""
     algorithms, names = rows.classes("algorithm")
     return sorted(str(names[at]) for at in set(algorithms[~right(rows)].tolist()))
@@ -115,16 +114,16 @@ def _unbeaten(points: NDArray[np.float64], group: NDArray[np.int64]) -> NDArray[
     return np.flatnonzero(less | same)
 
 
-def best(rows: Columns) -> NDArray[np.int64]:
+def best(rows: Rows) -> NDArray[np.int64]:
     """Of what was computed alike (`ASKED`) the quickest row, the first of equals, in the order of the groups."""
     return pareto(rows, ["time"])
 
 
-def _groups(rows: Columns, names: Sequence[str]) -> NDArray[np.int64]:
+def _groups(rows: Rows, names: Sequence[str]) -> NDArray[np.int64]:
     """A number for each row, equal where the values of all columns are."""
     group, most = np.zeros(len(rows), dtype=np.int64), 1
     for name in names:
-        codes, values = rows.classes(name) if name in rows.names else (group, [None])
+        codes, values = rows.classes(name) if name in rows.columns else (group, [None])
         if len(values) > 1:
             if most * len(values) >= 1 << 62:
                 group, most = _ranked(group, most), len(rows)
@@ -157,7 +156,7 @@ class Effect:
         return {"key": self.key, "factor": self.factor, "values": [list(pair) for pair in self.values]}
 
 
-def sensitivity(rows: Columns) -> list[Effect]:
+def sensitivity(rows: Rows) -> list[Effect]:
     """The keys in which rows differ, the one that matters most first."""
     times = rows.numbers("latency_ns")
     known = np.flatnonzero((times > 0) & right(rows))
@@ -169,7 +168,7 @@ def sensitivity(rows: Columns) -> list[Effect]:
     apart = logs - means[group]
     found = []
     for name in (*CHOSEN, *overrides(rows)):
-        if name not in rows.names or (name == "machine" and overrides(rows)):
+        if name not in rows.columns or (name == "machine" and overrides(rows)):
             continue
         codes, values = rows.classes(name)
         codes = codes[known]
@@ -192,7 +191,7 @@ def _place(value: Any) -> tuple[int, Any]:
     return (2, 0) if value is None else (1, value) if isinstance(value, str) else (0, value)
 
 
-def _quarters(rows: Columns, name: str, known: NDArray[np.int64]) -> tuple[list[str], NDArray[np.int64]]:
+def _quarters(rows: Rows, name: str, known: NDArray[np.int64]) -> tuple[list[str], NDArray[np.int64]]:
     try:
         numbers = rows.numbers(name)[known]
     except ConfigError:
@@ -224,7 +223,7 @@ class Change:
         return {**self.what, "before": self.before, "after": self.after, "ratio": self.ratio}
 
 
-def changes(before: Columns, after: Columns) -> tuple[list[Change], int]:
+def changes(before: Rows, after: Rows) -> tuple[list[Change], int]:
     """What two sweeps say differently of a case, in the order of the first and then of the second; and how many cases
     they say the same of. A case is what runs (`ASKED`, `CHOSEN` and overrides), whatever its version."""
     names = [name for name in (*ASKED, *CHOSEN) if name not in ("ranks", "topology")]
@@ -240,9 +239,9 @@ def changes(before: Columns, after: Columns) -> tuple[list[Change], int]:
     return found, same
 
 
-def _by_case(rows: Columns, names: Sequence[str]) -> dict[tuple[Any, ...], dict[str, Any]]:
+def _by_case(rows: Rows, names: Sequence[str]) -> dict[tuple[Any, ...], dict[str, Any]]:
     def listed(name: str) -> list[Any]:
-        return rows.values(name) if name in rows.names else [None] * len(rows)
+        return rows.column(name) if name in rows.columns else [None] * len(rows)
 
     cases = zip(*map(listed, names), strict=True)
     measured = zip(*map(listed, MEASURED), strict=True)

@@ -9,7 +9,20 @@ from pathlib import Path
 import ahbm
 from ahbm._core import sources
 
-PACKAGES = ("base", "check", "config", "core", "dsl", "job", "runs", "selectors", "source", "sweeps")
+PACKAGES = (
+    "base",
+    "check",
+    "choice",
+    "config",
+    "core",
+    "dsl",
+    "job",
+    "runs",
+    "selectors",
+    "source",
+    "sweeps",
+    "table",
+)
 """The packages that make a row; the others show it."""
 
 

@@ -11,9 +11,9 @@ from random import Random
 from typing import Any
 
 from ahbm.base.arguments import shown
+from ahbm.base.sizes import parse_size
 from ahbm.config.checks import shaped
 from ahbm.errors import AhbmError, ConfigError, UnsupportedError
-from ahbm.runs.bench import parse_size
 
 _BOUND = {"type": ["number", "string"]}
 _TOLD = "[least, most], or {from: least, to: most, log: true}"

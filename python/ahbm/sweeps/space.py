@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 from ahbm.base.arguments import checked, fields_fit, refused, shown
 from ahbm.base.arguments import overrides as overrides_of
 from ahbm.base.collectives import COLLECTIVES
+from ahbm.base.elements import parse_dtype
 from ahbm.base.load import load_text
+from ahbm.base.sizes import parse_size
 from ahbm.base.yaml_source import did_you_mean, parse
 from ahbm.config.ccl import split_overrides
 from ahbm.config.checks import Check, integer, schema_of, switch, text, texts
 from ahbm.errors import AhbmError, ConfigError, Site
-from ahbm.runs.bench import parse_dtype, parse_size
 from ahbm.source.function import AnyAlgorithm, as_algorithm
 from ahbm.source.located import refuse_kernel
 from ahbm.sweeps.sample import Range, ranged, sampled

@@ -23,34 +23,21 @@ from ahbm.base.load import load_text
 from ahbm.base.store import store
 from ahbm.errors import ConfigError, UnsupportedError
 from ahbm.sweeps.build import build
-from ahbm.sweeps.case import Case
-from ahbm.sweeps.columns import Columns
 from ahbm.sweeps.space import Space
-from ahbm.sweeps.work import INTERNAL, LOST, STORED, Row
+from ahbm.sweeps.work import INTERNAL, NAMES, Row
+from ahbm.table.cases import Case
+from ahbm.table.columns import STORED
+from ahbm.table.processes import LOST
+from ahbm.table.rows import Rows
 
 FORMAT = 1
 """Of a store."""
 NO_PROOF = (LOST, INTERNAL)
 """Codes of rows that may be others on another day: their cases run again."""
-INTEGERS = ("ranks", "bytes", "count", "root", "messages", "memory_bytes", "wrong", "seed", "links", "at")
-NUMBERS = ("latency_ns", "algbw_gbs", "busbw_gbs", "bound_ns", "percent_of_bound", "link_gbs")
-OWN = ("key", "space", "at")
-"""The columns that only a store has: the identity of the row, the first digits of the space that it was run for, and
-its position there."""
-WORDS = [
-    "collective",
-    "algorithm",
-    "machine",
-    "topology",
-    "dtype",
-    "op",
-    "limited_by",
-    "job",
-    "calibration",
-    "version",
-    "code",
-    "space",
-]
+KINDS = {**{column.name: column.kind for column in STORED}, "key": str, "space": str, "at": int}
+"""What each column holds but those of overrides. Three only a store has: the identity of the row, the first digits of
+the space that it was run for, and its position there."""
+WORDS = [*(column.name for column in STORED if column.few), "space"]
 """Columns of few different texts, which are not read one by one."""
 PIECE = 2048
 """Rows of a part that are read together: of a few, not all are."""
@@ -100,8 +87,8 @@ class Store:
         if not self._parts.is_dir():
             return {}
         found = self.read(("key", "wrong", "code"))
-        judged = zip(found.values("wrong"), found.values("code"), strict=True)
-        return {key: told for key, told in zip(found.values("key"), judged, strict=True) if told[1] not in NO_PROOF}
+        judged = zip(found.column("wrong"), found.column("code"), strict=True)
+        return {key: told for key, told in zip(found.column("key"), judged, strict=True) if told[1] not in NO_PROOF}
 
     def add(self, space: str, cases: Sequence[Case], rows: Sequence[Row], kinds: Mapping[str, str]) -> Path:
         """Writes the rows of some cases as one part, whole or not at all, and returns its path. `kinds`: the type of
@@ -110,8 +97,8 @@ class Store:
         Raises ConfigError (AHBM-C141) where it cannot be written.
         """
         columns: dict[str, list[Any]] = {"key": [case.key for case in cases]}
-        columns |= dict(zip(STORED, map(list, zip(*rows, strict=True)), strict=True))
-        columns |= {name: [_as(kind, case.group.varied.get(name)) for case in cases] for name, kind in kinds.items()}
+        columns |= dict(zip(NAMES, map(list, zip(*rows, strict=True)), strict=True))
+        columns |= {name: [_as(kind, case.sweep.varied.get(name)) for case in cases] for name, kind in kinds.items()}
         columns |= {"space": [space] * len(cases), "at": [case.at for case in cases]}
         return self._write(columns, kinds)
 
@@ -140,7 +127,7 @@ class Store:
             raise ConfigError("AHBM-C186", f"{self.folder} holds no sweep", hint=hint)
         return sorted(path for path in self._parts.iterdir() if path.suffix in (".parquet", ".jsonl"))
 
-    def read(self, names: Sequence[str] | None = None, rows: NDArray[np.int64] | None = None) -> Columns:
+    def read(self, names: Sequence[str] | None = None, rows: NDArray[np.int64] | None = None) -> Rows:
         """All rows, or some of their columns or of them, in the order of the parts; where parts differ in columns, with
         all.
 
@@ -152,12 +139,12 @@ class Store:
         tables = [path for path in parts if path.suffix == ".parquet"]
         if not tables:
             found = [row for path in lines for row in _lines(path)]
-            known = tuple(dict.fromkeys(name for row in found for name in row)) or ("key", *STORED, "space", "at")
+            known = tuple(dict.fromkeys(name for row in found for name in row)) or ("key", *NAMES, "space", "at")
             chosen = known if names is None else tuple(names)
-            columns = Columns(known, {name: [row.get(name) for row in found] for name in known})
+            columns = Rows(known, {name: [row.get(name) for row in found] for name in known})
             columns.refuse_unknown(chosen)
-            columns = Columns(chosen, {name: columns.values(name) for name in chosen})
-            return columns if rows is None else columns.only(rows)
+            columns = Rows(chosen, {name: columns.column(name) for name in chosen})
+            return columns if rows is None else columns.at(rows)
         arrow = pyarrow(f"{tables[0]}")
         if rows is None:
             return _columns(_united(arrow, [_part(arrow, path, names) for path in (*tables, *lines)], names))
@@ -169,15 +156,13 @@ class Store:
             start += count
         return _columns(_united(arrow, found, names).take(places))
 
-    def rows(self) -> Columns:
+    def rows(self) -> Rows:
         """One row for each key, in the order of the spaces: that of `space.json` first. What is proof goes before what
         is not. Rows of other builds than the one that swept last are there where it has not run their case."""
         found = self.read()
-        return found.only(self._order(found))
+        return found.at(self._order(found))
 
-    def chosen(
-        self, names: Sequence[str], choose: Callable[[Columns, NDArray[np.float64]], NDArray[np.int64]]
-    ) -> Columns:
+    def chosen(self, names: Sequence[str], choose: Callable[[Rows, NDArray[np.float64]], NDArray[np.int64]]) -> Rows:
         """The rows that `choose` picks by the columns `names` alone, of all columns and in its order; little else of
         other rows is read. `choose` is given rows in any order, and a number for each that tells its place."""
         few = self.read(tuple(dict.fromkeys([*names, "code", "space", "at"])))
@@ -187,9 +172,9 @@ class Store:
             return self.read(rows=choose(few, at))
         few = self.read(tuple(dict.fromkeys([*names, "key", "code", "space", "at", "version"])))
         order = self._order(few)
-        return self.read(rows=order[choose(few.only(order), np.arange(len(order), dtype=np.float64))])
+        return self.read(rows=order[choose(few.at(order), np.arange(len(order), dtype=np.float64))])
 
-    def _order(self, found: Columns) -> NDArray[np.int64]:
+    def _order(self, found: Rows) -> NDArray[np.int64]:
         """The positions of `rows` in what `read` gives."""
         spaces, names = found.classes("space")
         own, build = (self._about(name) for name in ("digest", "ahbm"))
@@ -203,7 +188,7 @@ class Store:
         kept = kept[np.lexsort((at[kept], rank[kept]))]
         # A case that this build has run is not what others made of it.
         place = rank[kept] * (at.max(initial=0) + 1) + at[kept]
-        return kept[~(other[kept] & np.isin(place, place[~other[kept]]))]
+        return np.asarray(kept[~(other[kept] & np.isin(place, place[~other[kept]]))], dtype=np.int64)
 
     def _about(self, name: str) -> str:
         try:
@@ -216,11 +201,11 @@ class Store:
         parts before and after. Raises ConfigError (AHBM-C141, C186)."""
         before = self.parts()
         rows = self.rows()
-        kinds = {name: "" for name in rows.names if name not in (*OWN, *STORED)}
+        kinds = {name: "" for name in rows.columns if name not in KINDS}
         written = set()
         for start in range(0, len(rows), COMPACTED):
-            some = rows.only(np.arange(start, min(start + COMPACTED, len(rows))))
-            columns = {name: some.values(name) for name in some.names}
+            some = rows.at(np.arange(start, min(start + COMPACTED, len(rows))))
+            columns = {name: some.column(name) for name in some.columns}
             told = {name: _kind(columns[name]) for name in kinds}
             written.add(self._write(columns, told))
         for path in before:
@@ -229,10 +214,10 @@ class Store:
         return len(before), len(written)
 
 
-def _proof(rows: Columns) -> NDArray[np.bool_]:
+def _proof(rows: Rows) -> NDArray[np.bool_]:
     """Which rows will be the same on every day."""
     codes, values = rows.classes("code")
-    return np.array([value not in NO_PROOF for value in values], dtype=bool)[codes]
+    return np.asarray(np.array([value not in NO_PROOF for value in values], dtype=bool)[codes], dtype=bool)
 
 
 def _all_differ(numbers: NDArray[np.float64]) -> bool:
@@ -269,7 +254,7 @@ def _as(kind: str, value: Any) -> Any:
 
 
 def _type(arrow: Any, name: str, kinds: Mapping[str, str]) -> Any:
-    kind = kinds.get(name) or ("int64" if name in INTEGERS else "double" if name in NUMBERS else "string")
+    kind = kinds.get(name) or {int: "int64", float: "double", str: "string"}[KINDS[name]]
     return {"int64": arrow.int64(), "double": arrow.float64(), "string": arrow.string()}[kind]
 
 
@@ -284,8 +269,8 @@ def _parquet(table: Any) -> bytes:
     return out.getvalue()
 
 
-def _columns(table: Any) -> Columns:
-    return Columns(table.column_names, {name: table.column(name) for name in table.column_names})
+def _columns(table: Any) -> Rows:
+    return Rows(table.column_names, {name: table.column(name) for name in table.column_names})
 
 
 @contextmanager
@@ -332,7 +317,7 @@ def _few(arrow: Any, path: Path, names: Sequence[str] | None, rows: NDArray[np.i
 def _table(arrow: Any, rows: list[dict[str, Any]]) -> Any:
     names = list(dict.fromkeys(name for row in rows for name in row))
     columns = {name: [row.get(name) for row in rows] for name in names}
-    kinds = {name: _kind(columns[name]) for name in names if name not in (*OWN, *STORED)}
+    kinds = {name: _kind(columns[name]) for name in names if name not in KINDS}
     return arrow.table(columns, schema=arrow.schema([(name, _type(arrow, name, kinds)) for name in names]))
 
 
@@ -340,7 +325,7 @@ def _united(arrow: Any, tables: Sequence[Any], names: Sequence[str] | None) -> A
     """The tables below each other; a column that is text in one is text in all."""
     if names is not None:
         known = dict.fromkeys(name for table in tables for name in table.column_names)
-        Columns(tuple(known), {}).refuse_unknown(names)
+        Rows(tuple(known), {}).refuse_unknown(names)
     kinds: dict[str, set[Any]] = {}
     for table in tables:
         for name, kind in zip(table.schema.names, table.schema.types, strict=True):

@@ -16,40 +16,46 @@ from ahbm.base import codes, html
 from ahbm.base.arguments import checked, refused, whole
 from ahbm.base.sizes import Resized
 from ahbm.base.sizes import told as told_sizes
-from ahbm.errors import AhbmError, ConfigError, DistributedError, UnsupportedError
-from ahbm.runs.bench import Refused
+from ahbm.errors import ConfigError, DistributedError, UnsupportedError
 from ahbm.runs.report import Report
-from ahbm.runs.rows import FAILED, Rows
 from ahbm.source.function import AnyAlgorithm
 from ahbm.sweeps import work
-from ahbm.sweeps.case import Case, Places, plan
-from ahbm.sweeps.engine import Given, Here, Pool, Workers, run
+from ahbm.sweeps.case import plan
 from ahbm.sweeps.space import SIZES, Space
 from ahbm.sweeps.store import Store, kinds_of
-from ahbm.sweeps.work import COLUMNS, STORED, Row
+from ahbm.sweeps.work import NAMES, Row
+from ahbm.table.cases import Case, Refused
+from ahbm.table.columns import FAILED, MEASURED
+from ahbm.table.engine import Given, Here, Pool, Workers, run
+from ahbm.table.processes import LOST, Places, dead
+from ahbm.table.rows import Rows
 
 if TYPE_CHECKING:
     from ahbm._core import Machine
 
 CASES_OF_A_WORKER = 50
 """Cases for which it is worth to begin a process."""
-_CODE, _WRONG = STORED.index("code"), STORED.index("wrong")
+COLUMNS = tuple(column.name for column in MEASURED)
+_CODE, _WRONG = NAMES.index("code"), NAMES.index("wrong")
 CONNECT_S = 5
 """Seconds in which a scheduler must answer."""
 _SHOWN = ("bytes", "latency_ns", "busbw_gbs", "percent_of_bound", "wrong", "code")
 
 
-@dataclass(frozen=True, repr=False)
 class Table(Rows):
     """The cases of a sweep in the order of its space, however they were run.
 
-    A row has the columns `COLUMNS` (units as in `Report`); `seed` and `job` where there are several; one column for
-    each override that was varied; and `FAILED`.
+    `columns`: `COLUMNS` (units as in `Report`); `seed` and `job` where there are several; one column for each override
+    that was varied; and `FAILED`. `space`: what was asked for. `notes`: sizes that were asked for and cannot be
+    divided, and those that ran in their place.
     """
 
-    space: Space = field(compare=False)
-    notes: tuple[str, ...] = field(default=(), compare=False)
-    """Sizes that were asked for and cannot be divided, and those that ran in their place."""
+    @checked
+    def __init__(
+        self, columns: Sequence[str], values: Sequence[Sequence[Any]], space: Space, notes: Sequence[str] = ()
+    ) -> None:
+        super().__init__(columns, values)
+        self.space, self.notes = space, tuple(notes)
 
     @cached_property
     def cells(self) -> tuple[Report | Refused, ...]:
@@ -70,13 +76,8 @@ class Table(Rows):
     def _again(self, wanted: Callable[[str | None], bool]) -> Iterator[Report | Refused]:
         places = Places()
         for case, code in zip(plan(self.space, places), self.column("code"), strict=True):
-            if case.group.job is not None or not wanted(code):
-                continue
-            try:
-                yield work.report(case, places)
-            except AhbmError as error:
-                values = dict(zip(STORED, work.row(case, places), strict=True))
-                yield Refused(values["algorithm"], case.nbytes, case.group.machine, error, case.resized)
+            if case.sweep.job is None and wanted(code):
+                yield work.cell_of(case, places)
 
     @property
     def wrong(self) -> int:
@@ -238,7 +239,7 @@ def workers_of(space: Space, jobs: int | None, executor: Executor | Callable[[],
     if executor is not None:
         return Given(executor, count)
     assert count is not None
-    return Pool(min(count, space.count // CASES_OF_A_WORKER))
+    return Pool(min(count, space.count // CASES_OF_A_WORKER), work.__name__)
 
 
 def dask_executor(address: str) -> Executor:
@@ -281,7 +282,7 @@ def swept(
     progress = Progress(space.count)
     kinds = kinds_of(space)
     for name in kinds:
-        if name in STORED:
+        if name in NAMES:
             hint = f"write defaults.{name}"
             raise ConfigError("AHBM-C185", f"the override {name} has the name of a column", hint=hint)
     _first(tell, progress)
@@ -330,33 +331,33 @@ def _first(tell: Callable[[Progress], object] | None, progress: Progress) -> Non
 
 
 def _lost(case: Case, why: str) -> Row:
-    return work.refusal(case, work.LOST, f"the process that ran it died, alone and twice ({why.partition(':')[0]})")
+    return work.refusal(case, LOST, dead(why).message)
 
 
 def _stored(store: Store, wanted: set[str]) -> dict[str, Row]:
     if not wanted:
         return {}
     found = store.rows()
-    at = [number for number, key in enumerate(found.values("key")) if key in wanted]
-    return {row["key"]: tuple(row[name] for name in STORED) for row in found.take(at)}
+    at = [number for number, key in enumerate(found.column("key")) if key in wanted]
+    return {row["key"]: tuple(row[name] for name in NAMES) for row in found.take(at)}
 
 
 def table_of(space: Space, order: Sequence[Case], rows: Mapping[str, Row]) -> Table:
     """The table of a space: its cases in order, with the rows of their keys."""
     varied = space.varied
     seeds = ("seed",) if any(isinstance(one.seeds, list | tuple) for one in space.spaces()) else ()
-    job = ("job",) if any(case.group.job is not None for case in order) else ()
-    picked = [STORED.index(name) for name in (*COLUMNS, *seeds, *job)]
-    machine, seed = COLUMNS.index("machine"), STORED.index("seed")
-    failed = [STORED.index(name) for name in FAILED]
+    job = ("job",) if any(case.sweep.job is not None for case in order) else ()
+    picked = [NAMES.index(name) for name in (*COLUMNS, *seeds, *job)]
+    machine, seed = COLUMNS.index("machine"), NAMES.index("seed")
+    failed = [NAMES.index(name) for name in FAILED]
     values = []
     for case in order:
         row = list(rows[case.key])
         # Equal machines have one row, whatever each of them is called.
-        row[machine], row[seed] = case.group.machine, case.seed
-        overrides = (case.group.varied.get(name) for name in varied)
+        row[machine], row[seed] = case.sweep.machine, case.seed
+        overrides = (case.sweep.varied.get(name) for name in varied)
         values.append((*(row[at] for at in picked), *overrides, *(row[at] for at in failed)))
-    machines = [case.group.machine for case in order]
+    machines = [case.sweep.machine for case in order]
     notes = (*told_sizes(case.resized for case in order), *work.errors(machines, (rows[case.key] for case in order)))
     return Table((*COLUMNS, *seeds, *job, *varied, *FAILED), tuple(values), space, notes)
 

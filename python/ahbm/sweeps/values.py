@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ahbm.base.sizes import parse_size
 from ahbm.config.checks import Check, Schema, integer, schema_of, shaped, text
 from ahbm.errors import AhbmError
-from ahbm.runs.bench import parse_size
 
 _SCALAR: Schema = {"type": ["number", "string", "boolean"]}
 

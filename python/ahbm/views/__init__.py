@@ -1,4 +1,4 @@
-"""Charts and pages of runs: they show what reports say and compute nothing of their own.
+"""Charts and pages of runs: they show what reports and tables say, and run no table.
 
 Needs the extra `report` (`pip install ahbm[report]`): altair, vl-convert, jinja2.
 

@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ahbm.base.request import Request
-from ahbm.source.synth import SynthAlgorithm
 from ahbm.views.page import Section
 from ahbm.views.words import time
 
 if TYPE_CHECKING:
-    from ahbm.core.emulator import Emulator
-    from ahbm.runs.report import Report
     from ahbm.source.synthesis import Synthesis
 
 COLUMNS = ("algorithm", "method", "rounds", "chunks", "transfers", "time (us)", "bound (us)", "% of bound", "tight cut")
 
 
-def section(emulator: Emulator, reports: Sequence[Report]) -> Section | None:
-    """Of each synthesized algorithm of a sweep the schedule of the largest size that ran; None without any."""
-    rows = []
-    for name, report in {report.algorithm: report for report in reports}.items():
-        algorithm = emulator.algorithm(name)
-        if not isinstance(algorithm, SynthAlgorithm):
-            continue
-        ranks = range(emulator.machine.sips)
-        request = Request(report.collective, ranks, report.count, report.dtype, report.op, max(report.root, 0))
-        rows.append(_row(name, algorithm.synthesize(emulator.machine, request)))
-    if not rows:
-        return None
+def section(found: Mapping[str, Synthesis]) -> Section:
+    """The section of schedules, by the names of their algorithms."""
+    rows = [_row(name, schedule) for name, schedule in found.items()]
     text = (
         "Times of the schedule by itself: a link is busy for a chunk's bytes, and the chunk arrives one latency later. "
         "Rounds and time stand before the least that any schedule needs."

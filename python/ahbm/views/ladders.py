@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ahbm.runs import bench
-from ahbm.views import answer, charts, overview, reasons
+from ahbm.table.study import peak
+from ahbm.views import answer, charts, reasons
 from ahbm.views.page import Page, Section
-from ahbm.views.words import size
+from ahbm.views.words import SUBTITLE, size
 
 if TYPE_CHECKING:
-    from ahbm.runs.ladder import Ladder
+    from ahbm.table.ladder import Ladder
 
 
-def page(ladder: Ladder, sweep: bench.Sweep) -> Page:
-    """The page of the ladder that `sweep` made."""
+def page(ladder: Ladder) -> Page:
+    """The page of a ladder."""
+    sweep = ladder.sweep
     reports = [rung.reports[name] for name in ladder.candidates for rung in ladder.rungs if name in rung.reports]
-    what = f"{ladder.collective} on {ladder.emulator.machine.topology}, {ladder.emulator.machine.sips} SIPs"
-    rows = charts.series(reports, overview.peak(ladder.emulator, sweep, reports))
+    what = f"{sweep.collective} on {ladder.emulator.machine.topology}, {ladder.emulator.machine.sips} SIPs"
+    rows = charts.series(reports, peak(ladder.emulator, sweep, reports))
     shown = charts.speed(rows, f"{what} (simulated)")
     ranges = [
-        [f"{entry.min_bytes:,}", f"{entry.max_bytes:,}" if entry.max_bytes else "unlimited", entry.algorithm]
+        [
+            f"{entry.nbytes.least:,}",
+            "unlimited" if entry.nbytes.most is None else f"{entry.nbytes.most:,}",
+            entry.algorithm,
+        ]
         for entry in ladder.ranges()
     ]
     text = "The quickest algorithm for each range of sizes. Between two sizes the border is near their geometric mean."
@@ -48,12 +53,12 @@ def page(ladder: Ladder, sweep: bench.Sweep) -> Page:
     best = last.reports[last.winner]
     explanation = best.explain()
     sections += reasons.sections({last.winner: explanation}, ladder.emulator.machine, shown, f" at {last.nbytes:,} B")
-    steps = [f"up to {size(entry.max_bytes)} {entry.algorithm}" for entry in ladder.ranges() if entry.max_bytes]
+    ends = [(entry.nbytes.most, entry.algorithm) for entry in ladder.ranges()]
+    steps = [f"up to {size(most)} {name}" for most, name in ends if most is not None]
     steps.append(f"{'above' if steps else 'at every size'} {ladder.ranges()[-1].algorithm}")
     fastest = answer.fastest([report for report in reports if report.bytes == last.nbytes])
     quickest = f"The quickest of {len(ladder.candidates)}: {', '.join(steps)}. {fastest}"
     headline = answer.first_lines(quickest, best, explanation)
-    facts = [("ahbm", best.version), ("machine", best.machine_hash), ("type", ladder.dtype)]
+    facts = [("ahbm", best.version), ("machine", best.machine_hash), ("type", sweep.dtype)]
     facts += [("note", note) for note in ladder.notes]
-    subtitle = "All times are simulated. GB/s is 1e9 bytes per second; busbw as nccl-tests counts it, one direction."
-    return Page(f"ladder of {what}, {ladder.dtype}", subtitle, sections, shown, facts, headline)
+    return Page(f"ladder of {what}, {sweep.dtype}", SUBTITLE, sections, shown, facts, headline)

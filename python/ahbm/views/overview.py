@@ -2,119 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from ahbm.base import codes
-from ahbm.base.collectives import COLLECTIVES
-from ahbm.config.topology import read_for, resized
-from ahbm.errors import BudgetError, ConfigError
-from ahbm.runs import bands, bench, compare
-from ahbm.runs.plans import with_plans
+from ahbm.config.topology import read_for
+from ahbm.runs import bands, compare
+from ahbm.table.cases import Refused
+from ahbm.table.columns import PAGE
+from ahbm.table.study import Contents
 from ahbm.views import answer, certificates, comparisons, reasons
-from ahbm.views.page import Page, Section, bundle
+from ahbm.views.page import Page, Section
+from ahbm.views.words import SUBTITLE
 
 if TYPE_CHECKING:
-    from ahbm._core import Machine
     from ahbm.check.numerics import Numerics
-    from ahbm.core.emulator import Emulator
-    from ahbm.runs.explanation import Explanation
     from ahbm.runs.report import Report
-
-
-@dataclass(frozen=True)
-class Contents:
-    """The parts of a page."""
-
-    sweep: bench.Sweep
-    reports: Sequence[Report]
-    peak_gbs: float | None
-    """Bus bandwidth that an endless array could reach; None where no bound is known."""
-    worlds: Sequence[Report] = ()
-    """The same sweep for several numbers of ranks."""
-    numerics: Sequence[Numerics] = ()
-    machine: Machine | None = None
-    explanations: Mapping[str, Explanation] = field(default_factory=dict)
-    """By algorithm, why its run of the largest size took as long as it did."""
-    certificate: Section | None = None
-    """Of synthesized algorithms."""
-    refused: Sequence[bench.Refused] = ()
-    """What did not run, for every number of ranks."""
-    unexplained: Mapping[str, BudgetError] = field(default_factory=dict)
-    """By algorithm, what is missing among `explanations`, and why."""
-
-    @property
-    def left_out(self) -> list[str]:
-        """What is missing of the page for want of room, in sentences."""
-        return [
-            f"Why {name} takes this long is left out: {error.message} ({error.code})."
-            for name, error in self.unexplained.items()
-        ]
-
-
-def gather(
-    sweep: bench.Sweep,
-    ranks: Sequence[int] = (),
-    numerics: bool = False,
-    explain: bool = True,
-    tell: Callable[[str], object] = lambda text: None,
-    spread: bench.Spread | None = None,
-) -> Contents:
-    """Runs what the page shows: the sweep, again for each number of `ranks`, numerics at its first size, reasons at its
-    last. `tell` is told what runs next, for people; `spread` runs the sweeps elsewhere.
-
-    Raises what `ahbm.run` raises where nothing runs at all; a part of the sweep that does not run is on the page.
-    """
-    sweep = with_plans(sweep)
-    emulator = sweep.emulator()
-    bundle()
-    sizes = [resized(emulator.machine.topology, count) for count in ranks]
-    # Contributions to the result are followed where data would be compared; data move where that cannot decide.
-    how: dict[str, Any] = {"data": None, "check": "result"} if sweep.data else {"data": False, "check": False}
-    resizings = [replace(sweep, overrides={**sweep.overrides, **size}, **how) for size in sizes]
-    for resizing in resizings:
-        resizing.emulator()  # a machine that does not exist is told before anything is measured
-    cells = list(bench.attempt([sweep.deciding(emulator)], emulator, tell, spread))
-    cells_of_worlds = list(bench.attempt(resizings, tell=tell, spread=spread))
-    refused = [cell for cell in [*cells, *cells_of_worlds] if isinstance(cell, bench.Refused)]
-    reports = [cell for cell in cells if not isinstance(cell, bench.Refused)]
-    worlds = [cell for cell in cells_of_worlds if not isinstance(cell, bench.Refused)]
-    if not reports:
-        raise refused[0].error
-    found: list[Numerics] = []
-    if numerics and not COLLECTIVES[sweep.collective].reduces:
-        raise ConfigError("AHBM-C146", f"{sweep.collective} reduces nothing: no --numerics")
-    if numerics:
-        from ahbm.check.numerics import numerics as measure
-
-        first = {report.algorithm: report for report in reversed(reports)}
-        found = [measure(sweep.case(name, report.bytes, emulator)) for name, report in first.items()]
-    last = {report.algorithm: report for report in [r for r in reports if r.right] or reports}
-    explanations: dict[str, Explanation] = {}
-    unexplained: dict[str, BudgetError] = {}
-    for name, report in last.items() if explain else ():
-        tell(f"why {name} takes as long as it does at {report.bytes:,} B")
-        try:
-            explanations[name] = report.explain()
-        except BudgetError as error:
-            unexplained[name] = error
-    certificate = certificates.section(emulator, reports)
-    limit = peak(emulator, sweep, reports)
-    machine = emulator.machine
-    return Contents(sweep, reports, limit, worlds, found, machine, explanations, certificate, refused, unexplained)
-
-
-def peak(emulator: Emulator, sweep: bench.Sweep, reports: Sequence[Report]) -> float | None:
-    """busbw of an array so large that no latency counts."""
-    from ahbm.runs.report import bandwidths
-
-    request = sweep.case(reports[0].algorithm, reports[0].bytes, emulator).request
-    huge = replace(request, count=(1 << 40) // request.element.storage.itemsize)
-    bound = emulator.bound(huge)
-    if not bound.ps or sweep.collective == "barrier":
-        return None
-    return bandwidths(sweep.collective, reports[0].ranks, huge.nbytes, bound.ps)[1]
 
 
 def page(contents: Contents) -> Page:
@@ -136,7 +39,7 @@ def _page(contents: Contents) -> Page:
     charts = c.speed(rows, f"{what} (simulated)")
     sections = [
         Section("speed", "Speed", _limits(reports), charts=list(charts)),
-        Section("table", "Measurements", "", COLUMNS, [row(report) for report in reports]),
+        Section("table", "Measurements", "", tuple(PAGE), [row(report) for report in reports]),
     ]
     if contents.refused:
         sections.append(left_out(contents.refused))
@@ -144,8 +47,9 @@ def _page(contents: Contents) -> Page:
         charts["selection"] = c.selection(contents.worlds, f"fastest algorithm for {sweep.collective} (simulated)")
         text = "The fastest of the algorithms for every size and number of ranks, and its percentage of the bound."
         sections.append(Section("selection", "Which algorithm where", text, charts=["selection"]))
-    if contents.certificate is not None:
-        sections.append(contents.certificate)
+    certificate = certificates.section(contents.synthesized) if contents.synthesized else None
+    if certificate is not None:
+        sections.append(certificate)
     names = list(dict.fromkeys(report.algorithm for report in reports))
     if len(names) == 2:
         sides = [[report for report in reports if report.algorithm == name] for name in names]
@@ -169,14 +73,13 @@ def _page(contents: Contents) -> Page:
         ),
         *(("note", note) for note in bands.over(report.error for report in reports)),
     ]
-    subtitle = "All times are simulated. GB/s is 1e9 bytes per second; busbw as nccl-tests counts it, one direction."
     headline = answer.of_sweep(reports, contents.explanations.items())
-    if contents.certificate is not None:
-        headline[0] += f" {certificates.sentence(contents.certificate)}"
-    return Page(what, subtitle, sections, charts, facts, headline)
+    if certificate is not None:
+        headline[0] += f" {certificates.sentence(certificate)}"
+    return Page(what, SUBTITLE, sections, charts, facts, headline)
 
 
-def left_out(refused: Sequence[bench.Refused]) -> Section:
+def left_out(refused: Sequence[Refused]) -> Section:
     """The cells that did not run, or whose result is wrong, and why."""
     wrong = any(codes.says_wrong(cell.error.code) for cell in refused)
     text = f"These sizes did not run{', or their results are wrong' if wrong else ''}; everything else did."
@@ -185,21 +88,9 @@ def left_out(refused: Sequence[bench.Refused]) -> Section:
     return Section("refused", "What did not run", text, columns, cells)
 
 
-COLUMNS = ("algorithm", "size (B)", "time (us)", "algbw (GB/s)", "busbw (GB/s)", "bound (us)", "% of bound", "wrong")
-
-
 def row(report: Report) -> list[str]:
-    """The cells of `COLUMNS`."""
-    return [
-        report.algorithm,
-        f"{report.bytes:,}",
-        f"{report.latency_ns / 1000:,.3f}",
-        f"{report.algbw_gbs:.2f}",
-        f"{report.busbw_gbs:.2f}",
-        "not known" if report.bound_ns is None else f"{report.bound_ns / 1000:,.3f}",
-        "" if report.percent_of_bound is None else f"{report.percent_of_bound:.1f}",
-        "not checked" if report.wrong is None else str(report.wrong),
-    ]
+    """The cells of `PAGE`."""
+    return [of(report) for of in PAGE.values()]
 
 
 def _limits(reports: Iterable[Report]) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ahbm.errors import ConfigError
 from ahbm.sweeps import answers
-from ahbm.sweeps.columns import Columns
+from ahbm.table.rows import Rows
 from ahbm.views import charts, colors
 from ahbm.views.page import Page, Section
 
@@ -19,7 +19,7 @@ MOST_POINTS = 2000
 """Rows beside the front that a chart shows: every so many-th of them."""
 
 
-def page(rows: Columns, goals: Sequence[str], name: str) -> Page:
+def page(rows: Rows, goals: Sequence[str], name: str) -> Page:
     """The page of a sweep. Raises ConfigError (AHBM-C187) for goals that are no columns of numbers, and for no rows
     that ran and are right."""
     plots: dict[str, alt.TopLevelMixin] = {"effects": effects(answers.sensitivity(rows))}
@@ -28,7 +28,7 @@ def page(rows: Columns, goals: Sequence[str], name: str) -> Page:
     quickest = rows.take(answers.best(rows))
     if not quickest:
         raise ConfigError("AHBM-C187", f"no case of {name} ran and was right: there is nothing to draw")
-    shown = [key for key in (*answers.ASKED, *answers.CHOSEN, *answers.overrides(rows)) if key in rows.names]
+    shown = [key for key in (*answers.ASKED, *answers.CHOSEN, *answers.overrides(rows)) if key in rows.columns]
     shown = [key for key in shown if any(row[key] is not None for row in quickest)]
     table = [[*(str(row[key]) for key in shown), f"{row['latency_ns']:,.2f}"] for row in quickest]
     sections = [
@@ -41,13 +41,13 @@ def page(rows: Columns, goals: Sequence[str], name: str) -> Page:
         ),
         Section("best", "The quickest", "", (*shown, "time (ns)"), table),
     ]
-    headline = [f"{len(rows):,} rows, {sum(code is not None for code in rows.values('code')):,} of them did not run."]
+    headline = [f"{len(rows):,} rows, {sum(code is not None for code in rows.column('code')):,} of them did not run."]
     if wrong := answers.wrong_by(rows):
         headline.append(f"Wrong results take no part: {', '.join(wrong)}.")
     return Page(name, "All times are simulated.", sections, plots, (), headline)
 
 
-def front(rows: Columns, goals: Sequence[str]) -> charts.Chart:
+def front(rows: Rows, goals: Sequence[str]) -> charts.Chart:
     """The rows by the first two goals, and the line of those that nothing beats in all of them.
 
     Raises ConfigError (AHBM-C187) for fewer than two goals, and as `answers.pareto`.
@@ -59,7 +59,7 @@ def front(rows: Columns, goals: Sequence[str]) -> charts.Chart:
     others = np.flatnonzero(answers.right(rows))
     others = others[:: max(len(others) // MOST_POINTS, 1)]
     kept = rows.take(found), [row for row in rows.take(others) if row[x] is not None and row[y] is not None]
-    keys = [key for key in ("algorithm", "machine", "bytes", *answers.overrides(rows)) if key in rows.names]
+    keys = [key for key in ("algorithm", "machine", "bytes", *answers.overrides(rows)) if key in rows.columns]
     values = [
         [{"x": row[x], "y": row[y], "what": ", ".join(f"{row[key]}" for key in keys)} for row in side] for side in kept
     ]
@@ -93,7 +93,7 @@ def effects(found: Sequence[answers.Effect]) -> alt.Chart:
     return chart
 
 
-def draw(rows: Columns, goals: Sequence[str], output: Path, name: str) -> None:
+def draw(rows: Rows, goals: Sequence[str], output: Path, name: str) -> None:
     """Writes an .svg or .png of the front (of the effects without `goals`), or an .html page with both.
 
     Raises ConfigError (AHBM-C161) for another ending or a file that cannot be written, and as `page`.

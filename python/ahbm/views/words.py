@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+SUBTITLE = "All times are simulated. GB/s is 1e9 bytes per second; busbw as nccl-tests counts it, one direction."
+"""Of pages of sweeps."""
+
 
 def time(ps: float) -> str:
     """A simulated time for people, with four digits."""

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ahbm.base.rules import ANY, Rule, Rules, Span, spans
+from ahbm.base.rules import ANY, Rule, Rules, Span, merged, spans
 from ahbm.choose.formats.format import (
     Format,
     Read,
@@ -23,7 +23,7 @@ from ahbm.choose.formats.format import (
     unwritable,
 )
 from ahbm.choose.names import ALGORITHMS, NCCL, PROTOCOLS
-from ahbm.choose.rules import MAX_RULES, bounded, merged
+from ahbm.choose.rules import MAX_RULES, bounded
 
 COLUMNS = (
     "collective",

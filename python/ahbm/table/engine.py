@@ -6,15 +6,18 @@ An executor needs `submit`, and futures that `as_completed` takes; nothing else 
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from multiprocessing import connection
 from typing import Any, Generic, Protocol, TypeVar
 
 from ahbm.base.arguments import refused
 from ahbm.errors import AhbmError, DistributedError
-from ahbm.sweeps import work
 
 BATCH_S = 0.4
 """Seconds that a batch should take: a hundred times what it costs to send one and to store its rows."""
@@ -80,13 +83,34 @@ class Here:
         """There is nothing to close."""
 
 
+def begin(stop: Any) -> None:
+    """A process of a pool begins: one thread, deaf to Ctrl-C, and gone when the other end of the pipe `stop` is closed,
+    as it is when the process that has it dies."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = "1"
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch() -> None:
+        connection.wait([stop])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def ready() -> bool:
+    """Whether a process answers."""
+    return True
+
+
 class Pool:
     """Processes of this computer that begin afresh, as copies of one that has imported what cases need (forkserver), or
     each on its own (spawn, where systems have no such thing). They end with this one, however it ends."""
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, needed: str = __name__) -> None:
+        """needed: a module that what they run needs, imported before they begin."""
         self.window = 2 * workers
         self._workers = workers
+        self._needed = needed
         self._executor: ProcessPoolExecutor | None = None
         self._ready: Future[bool] | None = None
         self._stop: Any = None
@@ -94,12 +118,12 @@ class Pool:
     def open(self) -> Executor:
         """See `Workers`."""
         self.close(False)
-        context = _context()
+        context = _context(self._needed)
         # The processes end when nobody can tell them anything any more.
         told, self._stop = context.Pipe(duplex=False)
-        self._executor = ProcessPoolExecutor(self._workers, context, work.begin, (told,))
+        self._executor = ProcessPoolExecutor(self._workers, context, begin, (told,))
         try:
-            self._ready = _submit(self._executor, work.ready)
+            self._ready = _submit(self._executor, ready)
         except BrokenExecutor as error:
             self._ready = Future()
             self._ready.set_exception(error)
@@ -143,11 +167,11 @@ def _submit(executor: Executor, call: Callable[..., _Result], *given: Any) -> Fu
         raise BrokenExecutor(str(error)) from error
 
 
-def _context() -> Any:
+def _context(needed: str) -> Any:
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["__main__", "ahbm.sweeps.work", "ahbm.runs.measure"])
+    context.set_forkserver_preload(["__main__", needed, "ahbm.runs.measure"])
     return context
 
 

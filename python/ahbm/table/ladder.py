@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby, islice
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from ahbm.base import codes
-from ahbm.base.collectives import COLLECTIVES
-from ahbm.base.elements import element
 from ahbm.base.load import load_text
 from ahbm.base.quickest import quickest
-from ahbm.base.request import Request
-from ahbm.base.rules import spans
+from ahbm.base.rules import Rule, merged, spans
 from ahbm.base.sizes import Resized, Unit
 from ahbm.base.sizes import told as told_sizes
 from ahbm.base.store import store
@@ -26,11 +24,14 @@ from ahbm.core.emulator import Emulator
 from ahbm.core.spec import machine_name
 from ahbm.errors import AhbmError, ConfigError, FormatError
 from ahbm.runs import bands
-from ahbm.runs.bench import Cell, Refused, Spread, Sweep, ran
 from ahbm.runs.candidates import none_left
-from ahbm.runs.plans import with_plans
 from ahbm.runs.report import Report, place
 from ahbm.source.synth import Synth, SynthAlgorithm
+from ahbm.table.cases import Case, Refused, Sweep
+from ahbm.table.running import ran
+
+SYNTH = "synth:"
+"""Before the method of a synthesized schedule that is named as an algorithm."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +40,36 @@ class Rung:
 
     nbytes: int
     """Bytes of one rank's tensor."""
-    reports: Mapping[str, Report]
-    """By candidate, those that ran and were right."""
-    refused: Mapping[str, str]
-    """By candidate, the code and message of why it did not run, or that it was wrong."""
-    resized: Resized | None = None
+    resized: Resized | None
     """Sizes that were asked for in place of `nbytes`."""
-    wrong: tuple[str, ...] = ()
-    """The candidates among `refused` whose result is wrong."""
+    cells: Mapping[str, Report | Refused]
+    """By candidate, what it gave."""
+
+    @cached_property
+    def reports(self) -> dict[str, Report]:
+        """By candidate, those that ran and were right."""
+        return {name: cell for name, cell in self.cells.items() if not isinstance(cell, Refused) and cell.right}
+
+    @cached_property
+    def refused(self) -> dict[str, str]:
+        """By candidate, the code and message of why it did not run, or that it was wrong."""
+        return {
+            name: f"{cell.error.code} {cell.error.message}"
+            if isinstance(cell, Refused)
+            else f"{cell.wrong} wrong elements"
+            for name, cell in self.cells.items()
+            if name not in self.reports
+        }
+
+    @property
+    def wrong(self) -> tuple[str, ...]:
+        """The candidates whose result is wrong."""
+        return tuple(
+            name
+            for name in self.refused
+            for cell in [self.cells[name]]
+            if not isinstance(cell, Refused) or codes.says_wrong(cell.error.code)
+        )
 
     @property
     def winner(self) -> str:
@@ -61,26 +84,12 @@ class Rung:
 
 
 @dataclass(frozen=True)
-class Range:
-    """Neighbouring sizes with one winner."""
-
-    algorithm: str
-    min_bytes: int
-    max_bytes: int
-    """0 for the last range: unlimited."""
-    largest: int
-    """The largest size of the range that was simulated."""
-
-
-@dataclass(frozen=True)
 class Ladder:
     """The result of `climb`."""
 
-    collective: str
+    sweep: Sweep
+    """What was measured."""
     emulator: Emulator = field(repr=False)
-    dtype: str
-    op: str
-    root: int
     candidates: tuple[str, ...]
     rungs: tuple[Rung, ...]
 
@@ -93,8 +102,8 @@ class Ladder:
     def _terms(self) -> str:
         """Operator and root in words, where they are not the usual ones; and that results are not compared."""
         unchecked = all(report.wrong is None for rung in self.rungs for report in rung.reports.values())
-        parts = [self.op] if self.op != "sum" else []
-        parts += [f"root {self.root}"] if self.root else []
+        parts = [self.sweep.op] if self.sweep.op != "sum" else []
+        parts += [f"root {self.sweep.root}"] if self.sweep.root else []
         parts += ["no data"] if unchecked else []
         return "".join(f", {part}" for part in parts)
 
@@ -109,7 +118,7 @@ class Ladder:
         empty = [rung for rung in self.rungs if not rung.reports]
         if not empty:
             return None
-        of = f"of the {len(self.candidates)} candidates for {self.collective}"
+        of = f"of the {len(self.candidates)} candidates for {self.sweep.collective}"
         wrong = {name for rung in empty for name in rung.wrong}
         at = f"at {' '.join(str(rung.nbytes) for rung in empty)} bytes"
         hint = "-a or --synth name other candidates, --sizes other sizes"
@@ -133,15 +142,14 @@ class Ladder:
         reports = (report for rung in self.rungs for report in rung.reports.values())
         return next((report.ranks for report in reports), self.emulator.machine.sips)
 
-    def ranges(self) -> list[Range]:
-        """Ranges of sizes in ascending order, with `border` between two sizes of different winners. Raises as
-        `Rung.winner`."""
-        whole = spans([rung.nbytes for rung in self.rungs], self.ranks)
-        found = []
-        for winner, group in groupby(zip(self.rungs, whole, strict=True), key=lambda each: each[0].winner):
-            (_, first), *_, (last, end) = [*(each := list(group)), each[-1]]
-            found.append(Range(winner, first.least, end.most or 0, last.nbytes))
-        return found
+    def ranges(self) -> list[Rule]:
+        """A rule for each range of neighbouring sizes with one winner, in ascending order, from border to border as
+        `ahbm tune` has them. Raises as `Rung.winner`."""
+        return list(merged(self._won()))
+
+    def _won(self) -> Iterator[Rule]:
+        for rung, span in zip(self.rungs, spans([rung.nbytes for rung in self.rungs], self.ranks), strict=True):
+            yield Rule(self.sweep.collective, rung.winner, span)
 
     @property
     def kernels(self) -> tuple[str, ...]:
@@ -154,13 +162,13 @@ class Ladder:
         ranges = self.ranges()
         names = list(dict.fromkeys(entry.algorithm for entry in ranges))
         choice = [
-            ({"max_bytes": entry.max_bytes} if entry.max_bytes else {}) | {"algorithm": entry.algorithm}
+            ({} if entry.nbytes.most is None else {"max_bytes": entry.nbytes.most}) | {"algorithm": entry.algorithm}
             for entry in ranges
         ]
         entries = {name: self.emulator.ccl.entry(name) for name in names}
-        document = {"algorithms": entries, "collectives": {self.collective: choice}}
+        document = {"algorithms": entries, "collectives": {self.sweep.collective: choice}}
         machine = self.emulator.machine
-        title = f"# The quickest of {len(self.candidates)} algorithms for {self.collective} of {self.dtype}"
+        title = f"# The quickest of {len(self.candidates)} algorithms for {self.sweep.collective} of {self.sweep.dtype}"
         return f"{title} on {self.place}, {machine.sips} SIPs.\n" + yaml.safe_dump(document, sort_keys=False)
 
     def save(self, path: str | Path) -> list[Path]:
@@ -181,35 +189,22 @@ class Ladder:
             store({files[0]: self.ccl().encode()})
         except OSError as error:
             raise FormatError("AHBM-F102", f"{path} cannot be written: {error}") from error
-        plans = (part for entry in self.ranges() for part in self._parts(entry))
-        for index, entry in enumerate(plans):
-            plan = self.emulator.plan(self._request(entry.largest), entry.algorithm)
-            file = path / f"{self.collective}_{index}_{slug(entry.algorithm, 'plan')}.xml"
-            files += plan.save(file, min_bytes=entry.min_bytes, max_bytes=entry.max_bytes)
+        plans = [rule for rule in self._won() if self.emulator.algorithm(rule.algorithm).is_plan]
+        for index, rule in enumerate(merged(plans, lambda rule: is_for_every_size(self.emulator, rule.algorithm))):
+            largest = max(rung.nbytes for rung in self.rungs if rung.nbytes in rule.nbytes)
+            request = Case(self.sweep, rule.algorithm, largest).prepared(self.emulator).request
+            plan = self.emulator.plan(request, rule.algorithm)
+            file = path / f"{self.sweep.collective}_{index}_{slug(rule.algorithm, 'plan')}.xml"
+            files += plan.save(file, min_bytes=rule.nbytes.least, max_bytes=rule.nbytes.most or 0)
         return files
-
-    def _parts(self, entry: Range) -> Iterator[Range]:
-        """The ranges of a winner that have a plan each: a schedule is synthesized for a size, a plan is for all."""
-        algorithm = self.emulator.algorithm(entry.algorithm)
-        if not isinstance(algorithm, SynthAlgorithm):
-            yield from [entry] if algorithm.is_plan else []
-            return
-        sizes = [rung.nbytes for rung in self.rungs if entry.min_bytes <= rung.nbytes <= entry.largest]
-        for size, span in zip(sizes, spans(sizes, self.ranks), strict=True):
-            least, most = max(span.least, entry.min_bytes), span.most
-            yield Range(entry.algorithm, least, entry.max_bytes if most is None else most, size)
-
-    def _request(self, nbytes: int) -> Request:
-        sips = self.emulator.machine.sips
-        count = nbytes // element(self.dtype).storage.itemsize // COLLECTIVES[self.collective].chunks(sips)
-        return Request(self.collective, range(sips), count, self.dtype, self.op, self.root)
 
     def table(self) -> Iterator[str]:
         """Per size, the time of every candidate in us, the winner and its share of what the network allows."""
         width = max(10, *(len(name) for name in self.candidates))
         names = "  ".join(f"{name:>{width}}" for name in self.candidates)
         reasons: dict[tuple[str, str], list[int]] = {}
-        yield f"# {self.collective} of {self.dtype}{self._terms} on {self.place}, simulated us; - did not run"
+        what = f"{self.sweep.collective} of {self.sweep.dtype}{self._terms}"
+        yield f"# {what} on {self.place}, simulated us; - did not run"
         yield f"#{'bytes':>11}  {names}  {'% of bound':>10}  winner"
         for rung in self.rungs:
             times = (rung.reports.get(name) for name in self.candidates)
@@ -227,10 +222,10 @@ class Ladder:
     def to_json(self) -> dict[str, Any]:
         """The ladder as JSON-serialisable data."""
         return {
-            "collective": self.collective,
+            "collective": self.sweep.collective,
             "topology": self.emulator.machine.topology,
             "machine": self.machine,
-            "dtype": self.dtype,
+            "dtype": self.sweep.dtype,
             **({} if not (found := self.notes) else {"notes": found}),
             "rungs": [
                 {
@@ -244,10 +239,19 @@ class Ladder:
                 for rung in self.rungs
             ],
             "ranges": [
-                {"algorithm": entry.algorithm, "min_bytes": entry.min_bytes, "max_bytes": entry.max_bytes}
+                {
+                    "algorithm": entry.algorithm,
+                    "min_bytes": entry.nbytes.least,
+                    "max_bytes": entry.nbytes.most or 0,
+                }
                 for entry in ([] if self.failure else self.ranges())
             ],
         }
+
+
+def is_for_every_size(emulator: Emulator, algorithm: str) -> bool:
+    """Whether one plan of an algorithm is for every size: a schedule is synthesized for one."""
+    return not isinstance(emulator.algorithm(algorithm), SynthAlgorithm)
 
 
 def of_file(path: str | Path) -> tuple[str, tuple[str, ...]]:
@@ -276,6 +280,17 @@ def schedules(methods: Sequence[str], chunks: int = 1, seed: int = 0) -> tuple[t
     return tuple(found), keys
 
 
+def with_schedules(names: Sequence[str]) -> tuple[tuple[str, ...], dict[str, object]]:
+    """Algorithms with schedules, `synth:METHOD`, under names of ccl.yaml; and the overrides that give it these."""
+    found: list[str] = []
+    keys: dict[str, object] = {}
+    for name in names:
+        made, entries = schedules([name.removeprefix(SYNTH)]) if name.startswith(SYNTH) else ((name,), {})
+        found += made
+        keys |= entries
+    return tuple(found), keys
+
+
 def climb(
     sweep: Sweep,
     methods: Sequence[str] = (),
@@ -283,22 +298,21 @@ def climb(
     chunks: int = 1,
     seed: int = 0,
     tell: Callable[[str], object] = lambda text: None,
-    spread: Spread | None = None,
+    jobs: int | None = None,
 ) -> Ladder:
     """Simulates the candidates over the sizes of `sweep`: its algorithms (names, paths of modules, plans; without any,
     all that are configured for the collective) and a synthesized schedule for each of `methods`.
 
     A candidate that does not run at a size, or is wrong there (`sweep.data`), does not stand for it: its rung says why,
-    and `Ladder.failure` where none is left. `tell` is told what runs next, for people; `spread` runs the
-    candidates elsewhere.
+    and `Ladder.failure` where none is left. `tell` is told what runs next, for people; `jobs`: processes
+    that share the work.
     Raises what loading topology and ccl.yaml raises.
     """
-    sweep = with_plans(sweep)
-    added: dict[str, object] = {}
+    sweep = sweep.with_plans()
     names = list(sweep.algorithms)
     synthesized, entries = schedules(methods, chunks, seed)
-    added |= entries
-    emulator = replace(sweep, overrides={**sweep.overrides, **added}).emulator()
+    run = replace(sweep, overrides={**sweep.overrides, **entries}, check=False)
+    emulator = run.emulator()
     if not sweep.algorithms:
         configured = (name for name in emulator.ccl.algorithms if name not in synthesized)
         names = [name for name in configured if sweep.collective in emulator.algorithm(name).collectives]
@@ -310,23 +324,7 @@ def climb(
     if whole and unit.nbytes > sweep.end:
         unit = Unit(sweep.end, unit.of)
     sizes = list(sweep.sizes(unit))
-    run = replace(sweep, overrides={**sweep.overrides, **added}, check=False).deciding(emulator)
-    cells = ran([(Cell(run, name, size), emulator) for size, _ in sizes for name in names], tell, spread)
-    rungs = [_rung(*size, dict(zip(names, islice(cells, len(names)), strict=True))) for size in sizes]
-    return Ladder(sweep.collective, emulator, sweep.dtype, sweep.op, sweep.root, tuple(names), tuple(rungs))
-
-
-def _rung(size: int, resized: Resized | None, cells: Mapping[str, Report | Refused]) -> Rung:
-    reports: dict[str, Report] = {}
-    refused: dict[str, str] = {}
-    wrong: list[str] = []
-    for name, cell in cells.items():
-        if isinstance(cell, Refused):
-            refused[name] = f"{cell.error.code} {cell.error.message}"
-            wrong += [name] if codes.says_wrong(cell.error.code) else []
-        elif not cell.right:
-            refused[name] = f"{cell.wrong} wrong elements"
-            wrong.append(name)
-        else:
-            reports[name] = cell
-    return Rung(size, reports, refused, resized, tuple(wrong))
+    run = run.measured_on(emulator, choosing=True)
+    cells = ran([(Case(run, name, size), emulator) for size, _ in sizes for name in names], tell, jobs)
+    rungs = [Rung(*size, dict(zip(names, islice(cells, len(names)), strict=True))) for size in sizes]
+    return Ladder(run, emulator, tuple(names), tuple(rungs))

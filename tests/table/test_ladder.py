@@ -15,9 +15,9 @@ from ahbm.cli import app
 from ahbm.config.ccl import CclConfig
 from ahbm.core.emulator import Emulator
 from ahbm.errors import ConfigError, DataError
-from ahbm.runs.bench import Sweep
-from ahbm.runs.ladder import Ladder, climb
 from ahbm.runs.verdict import CheckOptions, check_file
+from ahbm.table.cases import Sweep
+from ahbm.table.ladder import Ladder, climb
 from support import rings
 
 MACHINE = {"cube.pe_layout.pe_per_corner": 8}
@@ -54,11 +54,14 @@ def test_the_winner_is_the_quickest_and_the_files_pick_it(tmp_path: Path) -> Non
 
 
 def test_ranges_meet_and_cover_every_size() -> None:
-    ranges = climbed().ranges()
-    assert ranges[0].min_bytes == 0 and ranges[-1].max_bytes == 0
+    found = climbed()
+    ranges = found.ranges()
+    assert ranges[0].nbytes.least == 0 and ranges[-1].nbytes.most is None
     for lower, upper in itertools.pairwise(ranges):
-        assert lower.largest <= lower.max_bytes == upper.min_bytes - 1 < upper.largest
+        assert lower.nbytes.most == upper.nbytes.least - 1
         assert lower.algorithm != upper.algorithm
+    for entry in ranges:
+        assert {rung.winner for rung in found.rungs if rung.nbytes in entry.nbytes} == {entry.algorithm}
 
 
 def test_a_candidate_that_does_not_run_is_told_and_passed_over(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ahbm.errors import DistributedError
-from ahbm.sweeps.engine import DEATHS, MOST, Given, Here, Pool, Workers, ordered, run
+from ahbm.table.engine import DEATHS, MOST, Given, Here, Pool, Workers, ordered, run
 
 
 class Dying(Executor):

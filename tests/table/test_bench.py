@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
-from ahbm.base.sizes import Unit
+from ahbm.base.elements import parse_dtype
+from ahbm.base.sizes import Unit, parse_size
 from ahbm.config.topology import names
 from ahbm.core.emulator import Emulator
 from ahbm.errors import ConfigError, LintError, UnsupportedError
-from ahbm.runs import bench
-from ahbm.runs.bench import Sweep
+from ahbm.table.cases import Refused, Sweep
+from ahbm.table.nccl import columns, footer, row, to_json
+from ahbm.table.running import attempt, failure
+from support.tables import reports_of
 
 SMALL = {
     "system.sips.count": 4,
@@ -26,7 +29,7 @@ SMALL = {
 
 def reports(collective: str = "all_reduce", begin: int = 1024, end: int = 4096, **more: Any) -> tuple[Sweep, list[Any]]:
     sweep = Sweep(collective, begin, end, overrides=SMALL, **more)
-    return sweep, list(bench.measure(sweep))
+    return sweep, reports_of(sweep)
 
 
 @pytest.mark.parametrize(
@@ -46,21 +49,21 @@ def reports(collective: str = "all_reduce", begin: int = 1024, end: int = 4096, 
     ],
 )
 def test_sizes_parse(text: str, size: int) -> None:
-    assert bench.parse_size(text) == size
+    assert parse_size(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "K", "-4", "1.5K", "4T", "four", "1iB", "1__0", "1_", "e6", "1e99", "1e-2"])
 def test_bad_sizes(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        bench.parse_size(text)
+        parse_size(text)
     assert caught.value.code == "AHBM-C147" and caught.value.hint
 
 
 def test_dtypes_parse() -> None:
-    assert bench.parse_dtype("half") == "f16" and bench.parse_dtype("bf16") == "bf16"
+    assert parse_dtype("half") == "f16" and parse_dtype("bf16") == "bf16"
     for wrong, hint in (("fp16", "did you mean f16"), ("flaot", "did you mean float"), ("q", "half")):
         with pytest.raises(ConfigError) as caught:
-            bench.parse_dtype(wrong)
+            parse_dtype(wrong)
         assert hint in str(caught.value.hint)
     with pytest.raises(ConfigError, match="did you mean all_reduce"):
         Sweep("allreduce", 1, 1)
@@ -91,7 +94,7 @@ def test_table() -> None:
     _, found = reports(algorithms=("ring_allreduce", "tree_allreduce"))
     assert [report.bytes for report in found] == [1024, 2048, 4096] * 2
     assert [report.algorithm for report in found] == ["ring_allreduce"] * 3 + ["tree_allreduce"] * 3
-    size, count, dtype, op, root, time, algbw, busbw, wrong, bound, percent = bench.row(found[0]).split()
+    size, count, dtype, op, root, time, algbw, busbw, wrong, bound, percent = row(found[0]).split()
     assert (size, count, dtype, op, root, wrong) == ("1024", "512", "half", "sum", "-1", "0")
     assert float(time) == pytest.approx(found[0].latency_ns / 1000, abs=0.005)
     assert float(algbw) == pytest.approx(1024 / found[0].latency_ns, abs=0.005)
@@ -99,7 +102,7 @@ def test_table() -> None:
     assert found[0].bound_ns is not None
     assert float(bound) == pytest.approx(found[0].bound_ns / 1000, abs=0.005)
     assert float(percent) == pytest.approx(100 * found[0].bound_ns / found[0].latency_ns, abs=0.05)
-    head = bench.columns(found[0])
+    head = columns(found[0])
     assert all(line.startswith("#") for line in head)
     assert head[3].split() == [
         "#",
@@ -115,9 +118,9 @@ def test_table() -> None:
         "time",
         "%",
     ]
-    assert len(head[3]) == len(bench.row(found[0]))
-    assert bench.footer(found)[0] == "# Out of bounds values : 0 OK"
-    assert bench.footer(found)[-1].endswith(found[-1].limited_by)
+    assert len(head[3]) == len(row(found[0]))
+    assert footer(found)[0] == "# Out of bounds values : 0 OK"
+    assert footer(found)[-1].endswith(found[-1].limited_by)
 
 
 @pytest.mark.parametrize(
@@ -148,20 +151,20 @@ def test_barrier_has_one_row() -> None:
 def test_without_data() -> None:
     _, timed = reports(data=False)
     _, checked = reports()
-    assert timed[0].wrong is None and bench.row(timed[0]).split()[8] == "N/A"
+    assert timed[0].wrong is None and row(timed[0]).split()[8] == "N/A"
     assert [report.latency_ns for report in timed] == [report.latency_ns for report in checked]
 
 
 @pytest.mark.parametrize(("size", "nodes"), [(4, 1), (2, 2), (1, 4)])
 def test_json_counts_the_nodes(size: int, nodes: int) -> None:
     machine = {"system.sips.topology": "nodes", "system.sips.count": 4, "system.sips.nodes.size": size}
-    told = bench.to_json([bench.Sweep("all_reduce", 1024, 1024, overrides=machine)], [], [])
+    told = to_json([Sweep("all_reduce", 1024, 1024, overrides=machine)], [], [])
     assert told["config"]["nodes"] == nodes
 
 
 def test_json() -> None:
     sweep, found = reports("broadcast", dtype="f32", root=2)
-    data = json.loads(json.dumps(bench.to_json([sweep], found, ["bench"])))
+    data = json.loads(json.dumps(to_json([sweep], found, ["bench"])))
     assert data["version"] == 3 and data["out_of_bounds"] == {"count": 0, "okay": True} and "env" not in data
     first = data["results"][0]
     assert (first["size"], first["count"], first["type"], first["redop"], first["root"]) == (
@@ -185,7 +188,7 @@ def test_device_tensors_have_a_contribution_per_cube() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("topology", [None, *names()])
 def test_defaults_run_on_every_packaged_machine(topology: str | None) -> None:
-    found = list(bench.measure(Sweep("all_reduce", 1024, 1 << 26, factor=1 << 8, topology=topology, data=False)))
+    found = reports_of(Sweep("all_reduce", 1024, 1 << 26, factor=1 << 8, topology=topology, data=False))
     assert [report.bytes for report in found] == [1024, 1 << 18, 1 << 26]
     assert all(report.latency_ns > 0 for report in found)
     library = dict(Emulator.load(topology).machine.library).get("all_reduce")
@@ -196,15 +199,15 @@ def test_defaults_run_on_every_packaged_machine(topology: str | None) -> None:
 
 
 def test_queues_that_do_not_fit_the_tcm_are_in_hbm_and_said_to_be() -> None:
-    small, large = bench.measure(
+    small, large = reports_of(
         Sweep("all_reduce", 1 << 20, 1 << 26, 64, topology="npu_ring_8", algorithms=("ring_allreduce",), data=False)
     )
     assert not small.notes
     assert large.notes == ("queue slots are in hbm: they do not fit tcm",)
-    assert bench.footer([small, large])[-1].endswith(f"from {1 << 26} B on {large.notes[0]}")
+    assert footer([small, large])[-1].endswith(f"from {1 << 26} B on {large.notes[0]}")
     with pytest.raises(LintError) as caught:
         asked = {"buffer_kind": "tcm"}
-        list(bench.measure(Sweep("all_reduce", 1 << 26, 1 << 26, topology="npu_ring_8", overrides=asked, data=False)))
+        reports_of(Sweep("all_reduce", 1 << 26, 1 << 26, topology="npu_ring_8", overrides=asked, data=False))
     assert caught.value.code == "AHBM-L108"
 
 
@@ -216,40 +219,29 @@ def test_a_cell_that_fails_does_not_end_the_sweep() -> None:
     names = ("ring_allreduce", "tree_allreduce")
     sweep = Sweep("all_reduce", 1, 1, listed=(1024, 1 << 26, 1 << 12), algorithms=names, **TOO_LARGE)
     told: list[str] = []
-    cells = list(bench.attempt([sweep], tell=told.append))
+    cells = list(attempt([sweep], tell=told.append))
     assert [(cell.algorithm, cell.bytes) for cell in cells] == [(n, b) for n in names for b in (1024, 4096, 1 << 26)]
-    failed = [cell for cell in cells if isinstance(cell, bench.Refused)]
-    assert {cell.error.code for cell in failed} == {"AHBM-L108"} and bench.failure(cells) is failed[0].error
+    failed = [cell for cell in cells if isinstance(cell, Refused)]
+    assert {cell.error.code for cell in failed} == {"AHBM-L108"} and failure(cells) is failed[0].error
     assert told[1] == "4,096 B by ring_allreduce, row 2 of 6"
-    # In Python, what ran is kept, and the end is the failure.
-    ran = []
-    with pytest.raises(LintError):
-        ran.extend(report.bytes for report in bench.measure(sweep))
-    kept = []
-    try:
-        for report in bench.measure(sweep):
-            kept.append((report.algorithm, report.bytes))
-    except LintError as error:
-        assert error.code == "AHBM-L108"
-    assert kept == [(cell.algorithm, cell.bytes) for cell in cells if not isinstance(cell, bench.Refused)]
-    rows = bench.to_json([sweep], cells, [])["results"]
+    rows = to_json([sweep], cells, [])["results"]
     assert [row.get("error", {}).get("exit_code") for row in rows] == [
-        6 if isinstance(cell, bench.Refused) else None for cell in cells
+        6 if isinstance(cell, Refused) else None for cell in cells
     ]
     assert all(row["machine"].startswith("npu_ring_8") for row in rows)
 
 
 def test_names_that_do_not_exist_end_a_sweep_before_it_begins() -> None:
     with pytest.raises(ConfigError) as caught:
-        next(bench.attempt([Sweep("all_reduce", 1024, 1024, algorithms=("ring_allreduce", "ring_allredcue"))]))
+        next(attempt([Sweep("all_reduce", 1024, 1024, algorithms=("ring_allreduce", "ring_allredcue"))]))
     assert "ring_allreduce" in str(caught.value.hint)
 
 
 def test_the_first_algorithm_that_knows_the_network_runs() -> None:
     chosen = {"defaults.algorithm": "[lrab_hierarchical_allreduce, tree_allreduce]"}
-    (report,) = bench.measure(Sweep("all_reduce", 1024, 1024, topology="npu_switch_8", overrides=chosen))
+    (report,) = reports_of(Sweep("all_reduce", 1024, 1024, topology="npu_switch_8", overrides=chosen))
     assert report.algorithm == "tree_allreduce" and report.wrong == 0
     alone = {"defaults.algorithm": "lrab_hierarchical_allreduce"}
     with pytest.raises(ConfigError) as caught:
-        list(bench.measure(Sweep("all_reduce", 1024, 1024, topology="npu_switch_8", overrides=alone)))
+        reports_of(Sweep("all_reduce", 1024, 1024, topology="npu_switch_8", overrides=alone))
     assert caught.value.code == "AHBM-C116"
