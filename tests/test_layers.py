@@ -51,6 +51,11 @@ HARMLESS = {
     ): "a report is asked to look into its run and for what would be quicker, which runs",
 }
 """Modules that import each other, and why that is no harm."""
+IN_CRATES: dict[tuple[str, frozenset[str]], str] = {
+    ("machine", frozenset({"costs", "declared", "faults", "machine", "overrides", "roofline", "validated"})): "?",
+    ("machine", frozenset({"declared::reader", "declared::value"})): "?",
+}
+"""Modules of a crate that name each other, and why that is no harm."""
 CRATES = [
     "engine",
     "findings",
@@ -214,3 +219,150 @@ def test_no_declared_dependency_is_unused() -> None:
     manifests = [(ROOT / f"rust/{crate}/Cargo.toml").read_text(encoding="utf-8") for crate in CRATES]
     for name in workspace:
         assert any(re.search(rf"^{name}\b", text, re.MULTILINE) for text in manifests), f"no crate uses {name}"
+
+
+Module = tuple[str, ...]
+"""A module of a crate: the names on the way to it from `lib.rs`, which is ()."""
+NO_CODE = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|\bb?r(\#*)".*?"\1|b?"(?:\\.|[^"\\])*"|b?'(?:\\[^\n]+?|[^\\'\n])'""", re.DOTALL
+)
+FOR_TESTS = re.compile(r"#\[cfg\((?:test|(?:any|all)\([^\]]*\btest\b[^\]]*\))\)\]")
+DECLARED = re.compile(r"\bmod\s+(\w+)\s*([;{])")
+USE = re.compile(r"\buse\s+([^;]+);")
+
+
+def item_end(text: str, start: int) -> int:
+    """Behind the item that starts there: behind its block, or its semicolon."""
+    depth = 0
+    for at in range(start, len(text)):
+        depth += (text[at] in "([{") - (text[at] in ")]}")
+        if depth == 0 and text[at] in ";}":
+            return at + 1
+    return len(text)
+
+
+def product(path: Path) -> str:
+    """A file of Rust without comments, texts, and what is compiled for tests alone."""
+    text = NO_CODE.sub(" ", path.read_text(encoding="utf-8"))
+    while found := FOR_TESTS.search(text):
+        text = text[: found.start()] + text[item_end(text, found.end()) :]
+    return text
+
+
+def crate_modules(source: Path) -> dict[Module, str]:
+    """The text of every module of a crate, without that of the modules inside it."""
+    modules: dict[Module, str] = {}
+    waiting: list[tuple[Module, str]] = [((), product(source / "lib.rs"))]
+    while waiting:
+        module, text = waiting.pop()
+        while found := DECLARED.search(text):
+            child, end = (*module, found[1]), found.end()
+            if found[2] == "{":
+                end = item_end(text, found.end() - 1)
+                waiting.append((child, text[found.end() : end - 1]))
+            else:
+                waiting.append((child, product(source.joinpath(*child).with_suffix(".rs"))))
+            text = text[: found.start()] + text[end:]
+        modules[module] = text
+    return modules
+
+
+def used(tree: str) -> Iterator[tuple[list[str], str]]:
+    """The paths of a `use`, each with the name that it gets."""
+    head, brace, rest = (part.strip() for part in tree.partition("{"))
+    if not brace:
+        path, _, name = head.partition(" as ")
+        yield path.split("::"), name or path.split("::")[-1]
+        return
+    before, depth, item = head.split("::")[:-1], 0, ""
+    for letter in rest[:-1] + ",":
+        depth += (letter == "{") - (letter == "}")
+        if letter != "," or depth > 0:
+            item += letter
+            continue
+        for path, name in used(item) if item.strip() else ():
+            yield (before, before[-1]) if path == ["self"] else (before + path, name)
+        item = ""
+
+
+def crate_edges(source: Path) -> dict[Module, set[Module]]:
+    """For every module of a crate, the modules in which stands what it names. A name that was imported stands where it
+    was made, so what `lib.rs` exports does not stand there."""
+    modules = crate_modules(source)
+    uses = {module: [one for tree in USE.findall(text) for one in used(tree)] for module, text in modules.items()}
+    names = {module: {name: path for path, name in found} for module, found in uses.items()}
+
+    def stands(module: Module, path: list[str], followed: frozenset[tuple[Module, str]] = frozenset()) -> Module:
+        """Where a path from a module leads; the names of other crates lead nowhere."""
+        if not path:
+            return module
+        name, rest = path[0], path[1:]
+        if name in {"crate", "self", "super"}:
+            return stands({"crate": (), "self": module, "super": module[:-1]}[name], rest, followed)
+        if (*module, name) in modules:
+            return stands((*module, name), rest, followed)
+        if name in names[module] and (module, name) not in followed:
+            return stands(module, names[module][name] + rest, followed | {(module, name)})
+        return module
+
+    edges: dict[Module, set[Module]] = {}
+    for module, text in modules.items():
+        paths = [path for path, _ in uses[module]]
+        globs = [path for path in paths if path[-1] == "*" and path[0] in {"crate", "self", "super"}]
+        assert globs == [], f"{source}: {module} does not say what it imports"
+        paths += [path.split("::") for path in re.findall(r"(?<![\w:])\w+(?:::\w+)+", USE.sub("", text))]
+        edges[module] = {stands(module, path) for path in paths}
+    return edges
+
+
+def crate_circles(source: Path) -> set[frozenset[str]]:
+    """Modules beside each other that name each other. A module counts as one with the modules inside it, so that one
+    which is split over files is no circle; neither is `lib.rs` with the rest."""
+    edges = crate_edges(source)
+    found: set[frozenset[str]] = set()
+    for outer in {module[:-1] for module in edges if module}:
+        inner: dict[str, set[str]] = {}
+        size = len(outer) + 1
+        for module, targets in edges.items():
+            if len(module) >= size and module[: size - 1] == outer:
+                beside = {
+                    "::".join(target[:size])
+                    for target in targets
+                    if len(target) >= size and target[: size - 1] == outer
+                }
+                inner.setdefault("::".join(module[:size]), set()).update(beside)
+        found |= {frozenset(one) for one in circles(inner)}
+    return found
+
+
+def test_no_modules_of_a_crate_name_each_other_but_those_that_are_named() -> None:
+    found = {(crate, one) for crate in CRATES for one in crate_circles(ROOT / f"rust/{crate}/src")}
+    assert found == set(IN_CRATES)
+    assert len(IN_CRATES) <= 4
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ({"a": "use crate::b::B;", "b": "fn f() { super::a::g(); }"}, [{"a", "b"}]),
+        ({"a": "use crate::{Kept as B, c::C};", "b": "use crate::a::{self, A};", "c": ""}, [{"a", "b"}]),
+        (
+            {"a": "use crate::c::B;", "c": "pub use super::b::{d::E, B};", "b": "use crate::a;\nfn f() { a::g() }"},
+            [{"a", "b"}],
+        ),
+        ({"a": "pub mod d;", "a/d": "use crate::b::B;", "b": "use crate::a::A;"}, [{"a", "b"}]),
+        ({"a": "mod d;\nmod e;", "a/d": "use super::e::E;", "a/e": "use super::d::D;", "b": ""}, [{"a::d", "a::e"}]),
+        ({"a": "mod d;\nuse d::D;", "a/d": "use super::A;\nuse crate::Root;", "b": "use crate::a::A;"}, []),
+        ({"a": "use crate::b::B;", "b": '// crate::a\n/* crate::a */ const A: &str = "crate::a";'}, []),
+        ({"a": "use crate::b::B;", "b": "#[cfg(test)]\nmod tests { use crate::a::A; }\nuse std::a::b;"}, []),
+        ({"a": "use crate::b::B;", "b": "#[cfg(test)]\nuse crate::a::{A, C};\nconst QUOTE: char = '\"';"}, []),
+    ],
+)
+def test_a_circle_in_a_crate_is_found(tmp_path: Path, files: dict[str, str], found: list[set[str]]) -> None:
+    tops = [f"mod {name};" for name in files if "/" not in name]
+    (tmp_path / "lib.rs").write_text("\n".join([*tops, "pub use b::B as Kept;", "pub struct Root;"]), encoding="utf-8")
+    for name, text in files.items():
+        path = tmp_path / f"{name}.rs"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert crate_circles(tmp_path) == {frozenset(one) for one in found}

@@ -48,6 +48,7 @@ mod memory;
 mod observer;
 mod parts;
 mod pool;
+mod prepared;
 mod queue;
 mod recipe;
 mod reduce;
@@ -60,5 +61,5 @@ mod vector;
 
 pub use memory::Memory;
 pub use observer::Access;
+pub use prepared::{Prepared, replay};
 pub use recipe::{Copied, Recipe};
-pub use replay::{Prepared, replay};

@@ -19,6 +19,7 @@ mod posted;
 mod receive;
 mod recorder;
 mod ties;
+mod transfer;
 mod wiring;
 
 use crate::detail::PieceId;
@@ -260,6 +261,7 @@ struct Sim<'a, R> {
     engine: Engine,
     fifos: Fifos,
     network: network::Network<'a>,
+    meetings: RefCell<meeting::Meetings>,
     /// Per channel: when the slot memory has finished its last write.
     slot_write: Vec<Resource>,
     /// As in [`Wiring::dma`].
@@ -314,6 +316,7 @@ impl<'a, R: Recorder> Sim<'a, R> {
             engine: if beside.ties.is_some() { Engine::remembering() } else { Engine::new() },
             fifos,
             network: network::Network::new(wiring, machine.costs()),
+            meetings: RefCell::default(),
             slot_write: default_vec(program.channels.len()),
             dma: default_vec(wiring.dma.len()),
             math: default_vec(wiring.engines.len()),

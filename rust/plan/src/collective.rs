@@ -7,7 +7,6 @@
 //! each. An operand or result that is a rank's own block stands at that block of the buffer in place, and at the start
 //! of a memory of its own otherwise; positions here count from its start.
 
-use crate::expectation::Contribution;
 use std::ops::Range;
 
 /// A collective of a group of ranks. In place, buffers follow the layouts of NCCL.
@@ -132,6 +131,9 @@ pub struct Facts {
     /// Takes a source and a destination.
     pub paired: bool,
 }
+
+/// A contribution: element `index` of the input of `rank`.
+pub type Contribution = (u32, u64);
 
 /// Elements of a rank's operand or result, and what each of the first contributions is; the next element has the next.
 #[derive(Debug, Clone, PartialEq, Eq)]

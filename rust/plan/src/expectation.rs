@@ -1,8 +1,14 @@
 //! The content of memory at the start, and the content that it must have at the end.
 
+use crate::collective::Contribution;
+use crate::{Budget, Goal, Limit, RankBuffers};
+use ahbm_findings::Diagnostic;
 use ahbm_program::{BinaryFn, BufferId, Dtype};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
+
+/// Orders in which a check looks for every contribution, about.
+const ORDERS: u64 = 4;
 
 /// A set of contributions of an [`Expectation`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -14,9 +20,6 @@ impl SetId {
         self.0 as usize
     }
 }
-
-/// A contribution: element `index` of the input of `rank`.
-pub type Contribution = (u32, u64);
 
 /// A run of elements that holds a run of contributions at the start.
 #[derive(Debug, Clone)]
@@ -223,5 +226,59 @@ impl Expectation {
             return format!("elements [{}, {}) of {name}", bytes.start / self.element, bytes.end / self.element);
         }
         format!("bytes [{}, {}) of {name}", bytes.start, bytes.end)
+    }
+}
+
+impl Goal {
+    /// The contents of memory before and after, when the operand and result of rank r are `ranks[r]`, the larger of the
+    /// two has `whole` elements, and an element has `element` bytes.
+    ///
+    /// A rank whose operand nobody reads holds it all the same, so that a check can say where it went. For
+    /// [`Goal::Custom`] results are only observed.
+    ///
+    /// # Errors
+    /// `AHBM-B211` when there are more elements than the budget has cells, `AHBM-B210` for more contributions to results
+    /// than a check takes steps.
+    pub fn expectation(
+        self,
+        ranks: &[RankBuffers],
+        whole: u64,
+        element: u64,
+        budget: &Budget,
+    ) -> Result<Expectation, Diagnostic> {
+        let fits = |bytes: u64| bytes / element.max(1);
+        let n = ranks.len() as u64;
+        let declared = ranks.iter().fold(0u64, |sum, r| sum.saturating_add(fits(r.input.bytes.max(r.output.bytes))));
+        budget.check(Limit::Cells, whole.saturating_mul(n).max(declared))?;
+        let whole = if n == 0 { 0 } else { whole };
+        let relation = self.relation();
+        let mut expectation = Expectation::new(element);
+        for (rank, at) in (0u32..).zip(ranks) {
+            let shared = at.input.buffer == at.output.buffer;
+            expectation
+                .name(at.input.buffer, format!("the {} of rank {rank}", if shared { "buffer" } else { "input" }));
+            expectation.name(at.output.buffer, format!("the output of rank {rank}"));
+            expectation.name(at.scratch.buffer, format!("the scratch of rank {rank}"));
+            let has = fits(at.input.bytes);
+            let held = relation.map_or(has, |relation| relation.operand.of(whole, whole / n));
+            let start = fits(at.input.offset);
+            expectation.hold(at.input.buffer, start..start + held.min(has), rank, 0);
+        }
+        let mut terms = 0u64;
+        for (rank, at) in (0u32..).zip(ranks) {
+            let start = fits(at.output.offset);
+            let Some(relation) = relation else {
+                expectation.observe(rank, at.output.buffer, start..start + fits(at.output.bytes));
+                continue;
+            };
+            for run in relation.expected(rank, n as u32, whole) {
+                terms = terms.saturating_add(run.made_of.len() as u64);
+                budget.check(Limit::CheckSteps, terms.saturating_mul(ORDERS))?;
+                let set = expectation.set(run.made_of);
+                let elements = start + run.elements.start..start + run.elements.end;
+                expectation.expect(rank, at.output.buffer, elements, set);
+            }
+        }
+        Ok(expectation)
     }
 }

@@ -1,12 +1,8 @@
-//! The promise of a plan, by the names its formats use, and what memory must hold when the promise is kept.
+//! The promise of a plan, by the names its formats use.
 
+use crate::Collective;
 use crate::collective::{Content, Extent, Ranks, Relation};
-use crate::{Budget, Collective, Expectation, Limit, RankBuffers};
-use ahbm_findings::Diagnostic;
 use std::fmt;
-
-/// Orders in which a check looks for every contribution, about.
-const ORDERS: u64 = 4;
 
 /// The computation that a plan states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -128,58 +124,6 @@ impl Goal {
     /// True when a rank ends with a reduction.
     pub fn reduces_at(self, rank: u32) -> bool {
         self.relation().is_some_and(|relation| relation.reduces_at(rank))
-    }
-
-    /// The contents of memory before and after, when the operand and result of rank r are `ranks[r]`, the larger of the
-    /// two has `whole` elements, and an element has `element` bytes.
-    ///
-    /// A rank whose operand nobody reads holds it all the same, so that a check can say where it went. For
-    /// [`Goal::Custom`] results are only observed.
-    ///
-    /// # Errors
-    /// `AHBM-B211` when there are more elements than the budget has cells, `AHBM-B210` for more contributions to results
-    /// than a check takes steps.
-    pub fn expectation(
-        self,
-        ranks: &[RankBuffers],
-        whole: u64,
-        element: u64,
-        budget: &Budget,
-    ) -> Result<Expectation, Diagnostic> {
-        let fits = |bytes: u64| bytes / element.max(1);
-        let n = ranks.len() as u64;
-        let declared = ranks.iter().fold(0u64, |sum, r| sum.saturating_add(fits(r.input.bytes.max(r.output.bytes))));
-        budget.check(Limit::Cells, whole.saturating_mul(n).max(declared))?;
-        let whole = if n == 0 { 0 } else { whole };
-        let relation = self.relation();
-        let mut expectation = Expectation::new(element);
-        for (rank, at) in (0u32..).zip(ranks) {
-            let shared = at.input.buffer == at.output.buffer;
-            expectation
-                .name(at.input.buffer, format!("the {} of rank {rank}", if shared { "buffer" } else { "input" }));
-            expectation.name(at.output.buffer, format!("the output of rank {rank}"));
-            expectation.name(at.scratch.buffer, format!("the scratch of rank {rank}"));
-            let has = fits(at.input.bytes);
-            let held = relation.map_or(has, |relation| relation.operand.of(whole, whole / n));
-            let start = fits(at.input.offset);
-            expectation.hold(at.input.buffer, start..start + held.min(has), rank, 0);
-        }
-        let mut terms = 0u64;
-        for (rank, at) in (0u32..).zip(ranks) {
-            let start = fits(at.output.offset);
-            let Some(relation) = relation else {
-                expectation.observe(rank, at.output.buffer, start..start + fits(at.output.bytes));
-                continue;
-            };
-            for run in relation.expected(rank, n as u32, whole) {
-                terms = terms.saturating_add(run.made_of.len() as u64);
-                budget.check(Limit::CheckSteps, terms.saturating_mul(ORDERS))?;
-                let set = expectation.set(run.made_of);
-                let elements = start + run.elements.start..start + run.elements.end;
-                expectation.expect(rank, at.output.buffer, elements, set);
-            }
-        }
-        Ok(expectation)
     }
 }
 

@@ -39,7 +39,7 @@
 //!
 //! The compiler names these places, whose matches have no arm for the rest of a family:
 //!
-//! - here [`Op::describe`], and [`OpKind::operands`] in `lint/operands`; of math also [`Math::dst`]
+//! - [`Op::describe`] in `text`, and [`OpKind::operands`] in `lint/operands`; of math also [`Math::dst`] here
 //! - the `hash` of a program: append a number
 //! - the emulator's `timing/wiring` (the routes it needs), `timing/agent` (`advance`) and `data/replay` (`step`) for all
 //!   but math, `data/compute` (`apply`) for math
@@ -225,57 +225,6 @@ pub enum Control {
 }
 
 impl Op {
-    /// The operation in words, with the names of `body`, the body it stands in.
-    pub fn describe(&self, body: &crate::Body) -> String {
-        let tile = |t: u32| body.tiles[t as usize].to_string();
-        let dir = |d: u16| body.directions[d as usize].to_string();
-        let post = |posted: bool| if posted { "post " } else { "" };
-        let members = |group: u32| body.groups[group as usize].len();
-        match self.kind {
-            OpKind::Move(Move::Load { tile: t, .. }) => format!("load {}", tile(t)),
-            OpKind::Move(Move::Store { tile: t, posted, .. }) => format!("{}store {}", post(posted), tile(t)),
-            OpKind::Move(Move::ReducingLoad { f, group, tile: t, .. }) => {
-                format!("load {f:?} of {} {}", members(group), tile(t)).to_lowercase()
-            }
-            OpKind::Move(Move::Multicast { group, tile: t, .. }) => {
-                format!("post store to {} {}", members(group), tile(t))
-            }
-            OpKind::Move(Move::Copy { tile: t, posted, .. }) => format!("{}copy {}", post(posted), tile(t)),
-            OpKind::Math(Math::Fill { tile: t, .. }) => format!("full {}", tile(t)),
-            OpKind::Math(Math::Arange { tile: t, .. }) => format!("arange {}", tile(t)),
-            OpKind::Math(Math::Unary { f, tile: t, .. }) => format!("{f:?} {}", tile(t)).to_lowercase(),
-            OpKind::Math(Math::Binary { f, tile: t, .. } | Math::BinaryScalar { f, tile: t, .. }) => {
-                format!("{f:?} {}", tile(t)).to_lowercase()
-            }
-            OpKind::Math(Math::Fma { tile: t, .. }) => format!("fma {}", tile(t)),
-            OpKind::Math(Math::Clamp { tile: t, .. }) => format!("clamp {}", tile(t)),
-            OpKind::Math(Math::Where { tile: t, .. }) => format!("where {}", tile(t)),
-            OpKind::Math(Math::Reduce { f, tile: t, .. }) => format!("{f:?} {}", tile(t)).to_lowercase(),
-            OpKind::Math(Math::Softmax { tile: t, .. }) => format!("softmax {}", tile(t)),
-            OpKind::Math(Math::Dot { tile: t, .. }) => format!("dot {}", tile(t)),
-            OpKind::Math(Math::Transpose { tile: t, .. }) => format!("trans {}", tile(t)),
-            OpKind::Math(Math::Cast { tile: t, .. }) => format!("cast {}", tile(t)),
-            OpKind::Comm(Comm::Send { dir: d, tile: t, .. }) => format!("send(dir=\"{}\") {}", dir(d), tile(t)),
-            OpKind::Comm(Comm::AwaitSlot { dir: d }) => format!("await a slot (dir=\"{}\")", dir(d)),
-            OpKind::Comm(Comm::Recv { dir: d, tile: t, .. }) => format!("recv(dir=\"{}\") {}", dir(d), tile(t)),
-            OpKind::Comm(Comm::RecvAny { tile: t, .. }) => format!("recv(dir=None) {}", tile(t)),
-            OpKind::Comm(Comm::PostRecv { dir: d, tile: t, .. }) => {
-                format!("recv_async(dir=\"{}\") {}", dir(d), tile(t))
-            }
-            OpKind::Comm(Comm::Await { .. }) => "wait".into(),
-            OpKind::Control(Control::Signal { counter, add, posted }) => {
-                format!("{}signal counter {counter} +{add}", post(posted))
-            }
-            OpKind::Control(Control::Fence) => "fence".into(),
-            OpKind::Control(Control::WaitCounter { counter, at_least }) => {
-                format!("wait counter {counter} >= {at_least}")
-            }
-            OpKind::Control(Control::Acquire { counter, amount }) => format!("acquire {amount} of counter {counter}"),
-            OpKind::Control(Control::Barrier { id }) => format!("barrier {id}"),
-            OpKind::Control(Control::Delay { ps }) => format!("delay {ps} ps"),
-        }
-    }
-
     /// The value this operation defines.
     pub fn defines(&self) -> Option<ValueId> {
         match self.kind {

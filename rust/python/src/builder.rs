@@ -1,24 +1,22 @@
 //! Writes a program: groups, buffers, captured bodies, agents.
 
-use crate::capture::{Capture, Launch, Recorded, label};
 use crate::classes::Everywhere;
+use crate::draft::{Draft, Subject};
 use crate::errors;
 use crate::given::{Given, given};
 use crate::interrupt::interruptible;
-use crate::kernel;
 use crate::logs::{self, Part};
 use crate::machine::Machine;
 use crate::network;
 use crate::operand;
 use crate::program::Program;
 use ahbm_findings::Diagnostic;
-use ahbm_machine::{Coord, Node, PeId, Sfr};
-use ahbm_program::class::{Surroundings, View};
-use ahbm_program::{Body, BufferId, ChannelSettings, Dtype, Formulas, Op, OriginId, Origins};
+use ahbm_machine::{Coord, Node, Sfr};
+use ahbm_program::class::View;
+use ahbm_program::{BufferId, ChannelSettings};
 use log::debug;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// `tl` calls that a launch may make at all places, where nothing else is said.
 const ALL_OPS: u64 = 1 << 32;
@@ -33,43 +31,13 @@ const ALL_OPS: u64 = 1 << 32;
 pub struct ProgramBuilder {
     machine: Py<Machine>,
     settings: ChannelSettings,
-    op_budget: u64,
-    /// `tl` calls that all places of a launch may make together.
-    pub(crate) all_ops: u64,
-    state: Mutex<Option<State>>,
-}
-
-struct State {
-    builder: ahbm_program::ProgramBuilder,
-    groups: u32,
-    buffers: u32,
-    /// Per body id: buffers its memory operands index.
-    bodies: Vec<u32>,
-    calls: u64,
-    /// The last kernel whose signature was found to fit, and the number of arguments it fits.
-    fitting: Option<(Py<PyAny>, usize)>,
+    draft: Draft,
 }
 
 type Place = (u32, u32, u32);
 
 fn coord((sip, cube, pe): Place) -> Coord {
     Coord { sip, cube, pe }
-}
-
-impl ProgramBuilder {
-    fn lock(&self) -> MutexGuard<'_, Option<State>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Runs `work` on the unfinished program.
-    fn with<T>(&self, py: Python<'_>, work: impl FnOnce(&mut State) -> Result<T, Diagnostic>) -> PyResult<T> {
-        let finished = || Diagnostic::new("AHBM-C201", "the program is finished").hint("make a new ProgramBuilder");
-        let outcome = match self.lock().as_mut() {
-            Some(state) => work(state),
-            None => Err(finished()),
-        };
-        outcome.map_err(|finding| errors::raise_one(py, finding))
-    }
 }
 
 #[pymethods]
@@ -97,8 +65,7 @@ impl ProgramBuilder {
         };
         let settings = ChannelSettings { slots: n_slots, slot_bytes, tier: tier as u32, credit_bytes };
         let builder = ahbm_program::ProgramBuilder::new(name);
-        let state = State { builder, groups: 0, buffers: 0, bodies: Vec::new(), calls: 0, fitting: None };
-        Ok(Self { machine, settings, op_budget, all_ops, state: Mutex::new(Some(state)) })
+        Ok(Self { machine, settings, draft: Draft::new(builder, op_budget, all_ops) })
     }
 
     /// Opens a group of agents that see each other, over virtual coordinates; returns its id.
@@ -121,7 +88,7 @@ impl ProgramBuilder {
     ) -> PyResult<u32> {
         let machine = &self.machine.get().inner;
         let own = machine.sfr();
-        self.with(py, |state| {
+        self.draft.with(py, |state| {
             let sips = sips.unwrap_or(own.sips);
             let network = match topology {
                 None if (w, h, d) == (0, 0, 0) && sips == own.sips => own.network.clone(),
@@ -147,7 +114,7 @@ impl ProgramBuilder {
     /// SIP's I/O chiplet). Raises `TopologyError` for a place that is not on the machine.
     #[pyo3(signature = (place, nbytes, space="hbm"))]
     fn buffer(&self, py: Python<'_>, place: Place, nbytes: u64, space: &str) -> PyResult<u32> {
-        self.with(py, |state| {
+        self.draft.with(py, |state| {
             let pe = self.machine.get().place(place)?;
             let node = match space {
                 "hbm" => Node::Hbm(pe),
@@ -180,8 +147,8 @@ impl ProgramBuilder {
     ) -> PyResult<u32> {
         let ranks = self.machine.get().inner.sfr().sips;
         let subject = self.subject(py, kernel, num_programs, ranks, views, dtype)?;
-        let recorded = self.record(py, &subject, args, self::coord(coord))?;
-        self.with(py, |state| {
+        let recorded = self.draft.record(py, &subject, self::coord(coord), None, |_| Ok(args.clone()))?;
+        self.draft.with(py, |state| {
             state.calls += recorded.calls;
             let body = subject.body(recorded, self::coord(coord), &mut state.builder.origins);
             Ok(state.intern(body))
@@ -213,9 +180,9 @@ impl ProgramBuilder {
         by_class: bool,
     ) -> PyResult<Vec<u32>> {
         let subject = self.subject(py, kernel, (1, cubes), ranks, views, dtype)?;
-        let launch = Everywhere { builder: self, subject, before, again, after, ranks, cubes };
+        let launch = Everywhere { draft: &self.draft, subject, before, again, after, ranks, cubes };
         let (bodies, calls) = launch.capture(py, by_class)?;
-        self.with(py, |state| {
+        self.draft.with(py, |state| {
             state.calls += calls;
             Ok(bodies.into_iter().map(|body| state.intern(body)).collect())
         })
@@ -238,8 +205,8 @@ impl ProgramBuilder {
     ) -> PyResult<()> {
         let ranks = self.machine.get().inner.sfr().sips;
         let subject = self.subject(py, kernel, num_programs, ranks, views, dtype)?;
-        let recorded = self.record(py, &subject, args, self::coord(coord))?;
-        self.with(py, |state| {
+        let recorded = self.draft.record(py, &subject, self::coord(coord), None, |_| Ok(args.clone()))?;
+        self.draft.with(py, |state| {
             let again = subject.body(recorded, self::coord(coord), &mut state.builder.origins);
             let Some(first) = state.builder.body_at(body) else {
                 return Err(Diagnostic::new("AHBM-C204", format!("body {body} of {}", state.bodies.len())));
@@ -265,7 +232,7 @@ impl ProgramBuilder {
         body: u32,
         buffers: Vec<u32>,
     ) -> PyResult<()> {
-        self.with(py, |state| {
+        self.draft.with(py, |state| {
             if let Some(buffer) = buffers.iter().find(|&&buffer| buffer >= state.buffers) {
                 let what = format!("buffer {buffer} of {}", state.buffers);
                 return Err(Diagnostic::new("AHBM-C204", what).site(self::coord(coord).to_string(), ""));
@@ -290,7 +257,7 @@ impl ProgramBuilder {
         cubes: Vec<u32>,
         nbytes: u64,
     ) -> PyResult<u32> {
-        self.with(py, |state| {
+        self.draft.with(py, |state| {
             let first = state.buffers;
             if bodies.len() != places.len() * cubes.len() {
                 let what = format!("{} bodies for {} ranks of {} cubes", bodies.len(), places.len(), cubes.len());
@@ -329,8 +296,8 @@ impl ProgramBuilder {
     #[pyo3(signature = (*, unmatched=Given::ok(false)))]
     fn finish(&self, py: Python<'_>, unmatched: Given<bool>) -> PyResult<Program> {
         given!(unmatched);
-        let state = self.lock().take();
-        let Some(state) = state else { return self.with(py, |_| unreachable!("the program is finished")) };
+        let state = self.draft.take();
+        let Some(state) = state else { return self.draft.with(py, |_| unreachable!("the program is finished")) };
         let settings = self.settings;
         let builder = state.builder;
         let program = interruptible(py, || builder.finish(settings))?;
@@ -344,94 +311,6 @@ impl ProgramBuilder {
             "{name}: {} tl calls of {bodies} bodies recorded, {ops} operations of {agents} agents", state.calls
         );
         Ok(program)
-    }
-}
-
-/// A kernel that is captured, and what all its calls have in common.
-pub(crate) struct Subject<'a, 'py> {
-    pub(crate) kernel: &'a Bound<'py, PyAny>,
-    num_programs: (u32, u32),
-    /// SIPs of the launch.
-    ranks: u32,
-    views: Vec<View>,
-    dtype: Dtype,
-    pub(crate) sfr: Sfr,
-}
-
-impl Subject<'_, '_> {
-    /// The surroundings of agents at these coordinates.
-    pub(crate) fn around<'a>(&'a self, coord: &'a dyn Fn(u32) -> Coord) -> Surroundings<'a> {
-        Surroundings { views: &self.views, sips: self.ranks, sfr: &self.sfr, coord }
-    }
-
-    /// The body of the call at a place, with the origins of the program.
-    pub(crate) fn body(&self, mut recorded: Recorded, at: Coord, origins: &mut Origins) -> Body {
-        renumber(&mut recorded.class.body, &recorded.origins, origins);
-        let here = |_| at;
-        let around = self.around(&here);
-        let known = recorded.class.conditions.len();
-        let split = recorded.class.split(&recorded.formulas, &around, &[0], known);
-        let (_, body) = split.members.into_iter().next().expect("a call is of its own class");
-        body
-    }
-
-    /// The finding for two calls with equal arguments that recorded two bodies.
-    pub(crate) fn unlike(&self, at: Coord, bodies: [&Body; 2], origins: &Origins) -> Diagnostic {
-        kernel::unlike(&label(&kernel::name_of(self.kernel), at), &kernel::origin_of(self.kernel), bodies, origins)
-    }
-}
-
-impl State {
-    /// Adds an agent with buffers that exist.
-    fn agent(&mut self, group: u32, at: Coord, pe: PeId, body: u32, buffers: &[BufferId]) -> Result<(), Diagnostic> {
-        let wrong = |what: String| Diagnostic::new("AHBM-C204", what).site(at.to_string(), "");
-        if group >= self.groups {
-            return Err(wrong(format!("group {group} of {}", self.groups)));
-        }
-        let Some(&views) = self.bodies.get(body as usize) else {
-            return Err(wrong(format!("body {body} of {}", self.bodies.len())));
-        };
-        if buffers.len() < views as usize {
-            return Err(wrong(format!("{} buffers for a body that uses {views}", buffers.len())));
-        }
-        let sfr = self.builder.sfr(group);
-        if !sfr.contains(at) {
-            return Err(Diagnostic::new("AHBM-T202", format!("{at} is outside its group of {}", shape(sfr))));
-        }
-        self.builder.agent(group, at, pe, body, buffers).map(drop)
-    }
-
-    /// Whether a switch reduces what the groups of a body take from the SIPs behind them: buffer `(1 + s) * views + k` is
-    /// at rank `s`.
-    fn check_groups(
-        &self,
-        machine: &ahbm_machine::Machine,
-        at: Coord,
-        body: u32,
-        places: &[Place],
-        views: usize,
-    ) -> Result<(), Diagnostic> {
-        let Some(body) = self.builder.body_at(body) else { return Ok(()) };
-        let sip = |mem: u32| places.get(usize::from(body.mems[mem as usize].buffer) / views - 1).map(|place| place.0);
-        for (number, group) in (0..).zip(&body.groups) {
-            let members = group.iter().filter_map(|&mem| sip(mem)).chain([places[at.sip as usize].0]);
-            if let Err(finding) = machine.reducing_switch(members) {
-                let uses =
-                    |op: &Op| [op.kind.operands().group_read, op.kind.operands().group_written].contains(&Some(number));
-                let line = body.ops.iter().position(uses).map(|op| self.builder.origins.text(body.origins[op]));
-                return Err(finding.site(at.to_string(), line.unwrap_or_default()));
-            }
-        }
-        Ok(())
-    }
-
-    fn intern(&mut self, body: Body) -> u32 {
-        let views = body.mems.iter().map(|mem| u32::from(mem.buffer) + 1).max().unwrap_or(0);
-        let id = self.builder.body(body);
-        if id as usize == self.bodies.len() {
-            self.bodies.push(views);
-        }
-        id
     }
 }
 
@@ -453,79 +332,4 @@ impl ProgramBuilder {
         let views = views.into_iter().map(|(address, bytes)| View { address, bytes }).collect();
         Ok(Subject { kernel, num_programs, ranks, views, dtype, sfr: self.machine.get().inner.sfr().clone() })
     }
-
-    /// Works with the program's origins.
-    pub(crate) fn origins<T>(&self, py: Python<'_>, work: impl FnOnce(&mut Origins) -> T) -> PyResult<T> {
-        self.with(py, |state| Ok(work(&mut state.builder.origins)))
-    }
-
-    /// Calls a kernel once at a place.
-    fn record(
-        &self,
-        py: Python<'_>,
-        subject: &Subject<'_, '_>,
-        args: &Bound<'_, PyTuple>,
-        at: Coord,
-    ) -> PyResult<Recorded> {
-        self.record_with(py, subject, at, None, |_| Ok(args.clone()))
-    }
-
-    /// Calls a kernel once at a place. With `formulas`, which it adds to, the kernel sees its place as symbolic integers.
-    pub(crate) fn record_with<'py>(
-        &self,
-        py: Python<'py>,
-        subject: &Subject<'_, 'py>,
-        at: Coord,
-        formulas: Option<Formulas>,
-        args: impl FnOnce(&Capture) -> PyResult<Bound<'py, PyTuple>>,
-    ) -> PyResult<Recorded> {
-        let launch = Launch {
-            kernel: kernel::name_of(subject.kernel),
-            coord: at,
-            num_programs: [subject.num_programs.0, subject.num_programs.1],
-            ranks: subject.ranks,
-            views: subject.views.clone(),
-            dtype: subject.dtype,
-            budget: self.op_budget,
-            sfr: subject.sfr.clone(),
-            symbolic: formulas.is_some(),
-        };
-        let capture = Arc::new(Capture::new(launch, formulas.unwrap_or_default()));
-        let args = args(&capture)?;
-        self.check_signature(py, &capture.launch, subject.kernel, &args)?;
-        let outcome = kernel::run(py, subject.kernel, &args, &capture);
-        let recorded = capture.finish();
-        outcome?;
-        let Some(recorded) = recorded else { unreachable!("a capture is finished once") };
-        Ok(recorded)
-    }
-
-    /// Checks the kernel's parameters once per kernel and number of arguments.
-    fn check_signature(
-        &self,
-        py: Python<'_>,
-        launch: &Launch,
-        kernel: &Bound<'_, PyAny>,
-        args: &Bound<'_, PyTuple>,
-    ) -> PyResult<()> {
-        let fits = |(known, count): &(Py<PyAny>, usize)| known.is(kernel) && *count == args.len();
-        if self.with(py, |state| Ok(state.fitting.as_ref().is_some_and(fits)))? {
-            return Ok(());
-        }
-        kernel::check_signature(py, launch, kernel, args)?;
-        let known = (kernel.clone().unbind(), args.len());
-        // The old kernel is let go outside the lock: its end may run Python code.
-        self.with(py, |state| Ok(state.fitting.replace(known))).map(drop)
-    }
-}
-
-/// Numbers the origins of a body by `to`.
-pub(crate) fn renumber(body: &mut Body, from: &Origins, to: &mut Origins) {
-    let map: Vec<OriginId> =
-        (0..).map_while(|id| from.get(OriginId(id))).map(|origin| to.intern(origin.clone())).collect();
-    body.origins = body.origins.iter().map(|id| map[id.0 as usize]).collect();
-}
-
-fn shape(sfr: &Sfr) -> String {
-    format!("{} SIPs of {}x{} cubes of {} PEs", sfr.sips, sfr.cube_w, sfr.cube_h, sfr.pes)
 }

@@ -5,7 +5,7 @@
 //! where they leave, and the lowest place of the largest group is called next. Nothing is trusted: where a call with
 //! symbolic integers fails, or where the formulas are wrong, every place is called with plain ones.
 
-use crate::builder::{ProgramBuilder, Subject, renumber};
+use crate::draft::{Draft, Subject, renumber};
 use crate::errors;
 use crate::kernel;
 use crate::logs::{self, Part};
@@ -35,7 +35,7 @@ const WORTH: usize = 4;
 
 /// A kernel and the places of its launch. Place `rank * cubes + cube` is a cube of a rank.
 pub(crate) struct Everywhere<'a, 'py> {
-    pub(crate) builder: &'a ProgramBuilder,
+    pub(crate) draft: &'a Draft,
     pub(crate) subject: Subject<'a, 'py>,
     /// Arguments before the rank.
     pub(crate) before: &'a Bound<'py, PyTuple>,
@@ -111,14 +111,14 @@ impl<'py> Everywhere<'_, 'py> {
     fn called(&self, py: Python<'py>, place: u32, before: &Bound<'py, PyTuple>) -> PyResult<(Body, u64)> {
         let at = self.coord(place);
         let rank = at.sip.into_pyobject(py)?.into_any();
-        let recorded = self.builder.record_with(py, &self.subject, at, None, |_| self.arguments(before, rank))?;
+        let recorded = self.draft.record(py, &self.subject, at, None, |_| self.arguments(before, rank))?;
         let calls = recorded.calls;
-        Ok((self.builder.origins(py, |origins| self.subject.body(recorded, at, origins))?, calls))
+        Ok((self.draft.origins(py, |origins| self.subject.body(recorded, at, origins))?, calls))
     }
 
     /// Raises `AHBM-B126` where `places` more places with so many calls each are too many calls.
     fn afford(&self, py: Python<'py>, found: &Found, calls: u64, places: usize) -> PyResult<()> {
-        let (most, all) = (self.builder.all_ops, found.calls.saturating_add(calls.saturating_mul(places as u64)));
+        let (most, all) = (self.draft.all_ops, found.calls.saturating_add(calls.saturating_mul(places as u64)));
         if all <= most {
             return Ok(());
         }
@@ -165,7 +165,7 @@ impl<'py> Everywhere<'_, 'py> {
     }
 
     fn unlike(&self, py: Python<'py>, place: u32, bodies: [&Body; 2]) -> PyResult<PyErr> {
-        let finding = self.builder.origins(py, |origins| self.subject.unlike(self.coord(place), bodies, origins))?;
+        let finding = self.draft.origins(py, |origins| self.subject.unlike(self.coord(place), bodies, origins))?;
         Ok(errors::raise_one(py, finding))
     }
 
@@ -183,7 +183,7 @@ impl<'py> Everywhere<'_, 'py> {
                 break;
             }
             let at = self.coord(place);
-            let outcome = self.builder.record_with(py, &self.subject, at, Some(formulas), |capture| {
+            let outcome = self.draft.record(py, &self.subject, at, Some(formulas), |capture| {
                 self.arguments(self.before, capture.coordinate(py, Axis::Sip, self.ranks)?)
             });
             let mut recorded = match outcome {
@@ -200,7 +200,7 @@ impl<'py> Everywhere<'_, 'py> {
             };
             self.afford(py, found, recorded.calls, group.places.len())?;
             formulas = recorded.formulas;
-            self.builder.origins(py, |origins| renumber(&mut recorded.class.body, &recorded.origins, origins))?;
+            self.draft.origins(py, |origins| renumber(&mut recorded.class.body, &recorded.origins, origins))?;
             let places = |place| self.coord(place);
             let around = self.subject.around(&places);
             let known = group.knows(&recorded.class.conditions);
@@ -251,16 +251,15 @@ impl<'py> Everywhere<'_, 'py> {
 
     /// The body of a place that a call with symbolic integers at it records when it repeats one; None where it raises.
     fn symbolic(&self, py: Python<'py>, place: u32) -> PyResult<Option<Body>> {
-        let outcome =
-            self.builder.record_with(py, &self.subject, self.coord(place), Some(Formulas::default()), |capture| {
-                self.arguments(self.again, capture.coordinate(py, Axis::Sip, self.ranks)?)
-            });
+        let outcome = self.draft.record(py, &self.subject, self.coord(place), Some(Formulas::default()), |capture| {
+            self.arguments(self.again, capture.coordinate(py, Axis::Sip, self.ranks)?)
+        });
         let mut recorded = match outcome {
             Ok(recorded) => recorded,
             Err(error) if error.is_instance_of::<PyKeyboardInterrupt>(py) => return Err(error),
             Err(_) => return Ok(None),
         };
-        self.builder.origins(py, |origins| renumber(&mut recorded.class.body, &recorded.origins, origins))?;
+        self.draft.origins(py, |origins| renumber(&mut recorded.class.body, &recorded.origins, origins))?;
         let places = |place| self.coord(place);
         let split = recorded.class.split(&recorded.formulas, &self.subject.around(&places), &[place], 0);
         Ok(split.members.into_iter().next().map(|(_, body)| body))
@@ -286,7 +285,7 @@ impl<'py> Everywhere<'_, 'py> {
         }
         let end = kernel::origin_of(self.subject.kernel);
         let line = |origins: &mut _| kernel::parting(&end, [body, &again], origins).1[0].2.clone();
-        Ok(Some(self.builder.origins(py, line)?))
+        Ok(Some(self.draft.origins(py, line)?))
     }
 
     /// The line of the kernel that raised an error, in a call of `tl` or by itself.

@@ -1,18 +1,16 @@
-//! What an element was made of, what it became, and the state of a run at a time.
+//! What an element was made of, and what it became.
 
 use crate::errors;
 use crate::given::{Given, given};
 use crate::interrupt::interruptible;
-use crate::memory::Memory;
+use crate::memory::{Flow, Memory};
 use crate::timeline::Timeline;
-use ahbm_emulator::NEVER;
-use ahbm_emulator::inspect::{Phase, Spot, State};
+use ahbm_emulator::inspect::Spot;
 use ahbm_findings::Diagnostic;
 use ahbm_program::BufferId;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::ops::Range;
-use std::sync::Arc;
 
 /// Agent, operation, element, and the name of the element's type; of memory before the run -1, the buffer, the first
 /// byte and their number, and no name.
@@ -22,22 +20,6 @@ type Source<'py> = (Place, u64, Vec<u32>, Bound<'py, PyBytes>);
 /// A place without a type, when the element was there in ps, the places that it went to, memory that had it in the end
 /// (buffer, first byte, bytes), and the operations (agent, operation) that replaced it in memory.
 type Use = ((i64, u32, u64), u64, Vec<u32>, Vec<(u32, u64, u64)>, Vec<(u32, u32)>);
-/// Operation, its start and end in ps (None: never), what the agent does, a number that goes with that, and the operations
-/// that it waits for (agent, operation).
-pub(crate) type Doing = (u32, u64, Option<u64>, &'static str, u64, Vec<(u32, u32)>);
-/// A message: the operation that sent it, when that was over in ps, bytes, and the posted receive that claims it.
-pub(crate) type Message = (u32, u64, u64, Option<u32>);
-/// A queue: sender, receiver, slots, free ones, messages sent, messages received, and those in it.
-pub(crate) type Queue = (u32, u32, u32, u32, u64, u64, Vec<Message>);
-/// All agents, queues, and counters.
-pub(crate) type AllAt = (Vec<Option<Doing>>, Vec<Queue>, Vec<u64>);
-
-/// Who touched which memory in which order; made by `Memory.flow`.
-#[pyclass(frozen, module = "ahbm._core")]
-pub struct Flow {
-    pub(crate) inner: ahbm_emulator::inspect::Flow,
-    pub(crate) timeline: Py<Timeline>,
-}
 
 #[pymethods]
 impl Flow {
@@ -63,7 +45,7 @@ impl Flow {
     ) -> PyResult<(Vec<Source<'py>>, Vec<u32>)> {
         given!(buffer, start, end, at, most);
         let timeline = self.timeline.get();
-        of_program(py, &inputs.program, timeline)?;
+        timeline.is_of(&inputs.program).map_err(|finding| errors::raise_one(py, finding))?;
         let found = interruptible(py, || {
             let bytes = (BufferId(buffer), within(timeline, buffer, start..end)?);
             let origin = self.inner.origin(&timeline.program, &timeline.inner, &inputs.lock(), bytes, at, most);
@@ -127,37 +109,4 @@ fn place(spot: &Spot) -> (i64, u32, u64) {
         Spot::Op { agent, op, element } => (agent.0.into(), *op, *element),
         Spot::Before { buffer, bytes } => (-1, buffer.0, bytes.start),
     }
-}
-
-/// The state of a run.
-pub(crate) fn state(py: Python<'_>, timeline: &Timeline, at: u64) -> PyResult<AllAt> {
-    let program = Arc::clone(&timeline.program);
-    let found = interruptible(py, || State::at(&program, &timeline.inner, at).map_err(|finding| vec![finding]))?;
-    let agents = found.agents.into_iter().map(|doing| {
-        let doing = doing?;
-        let (phase, number) = match doing.phase {
-            Phase::Works => ("works", 0),
-            Phase::Message => ("message", 0),
-            Phase::Slot => ("slot", 0),
-            Phase::Counter(value) => ("counter", value),
-            Phase::Barrier(arrived) => ("barrier", arrived.into()),
-            Phase::Ended => ("ended", 0),
-        };
-        let by = doing.by.into_iter().map(|(agent, op)| (agent.0, op)).collect();
-        let end = Some(doing.span.end).filter(|&end| end != NEVER);
-        Some((doing.op, doing.span.start, end, phase, number, by))
-    });
-    let queues = found.queues.into_iter().zip(&program.channels).map(|(queue, channel)| {
-        let held = queue.held.into_iter().map(|m| (m.op, m.since, m.bytes, m.claimed)).collect();
-        (channel.sender.0, channel.receiver.0, channel.slots, queue.free, queue.sent, queue.received, held)
-    });
-    Ok((agents.collect(), queues.collect(), found.counters))
-}
-
-/// Raises `AHBM-V120` for a timeline of another program.
-pub(crate) fn of_program(py: Python<'_>, program: &Arc<ahbm_program::Program>, timeline: &Timeline) -> PyResult<()> {
-    if Arc::ptr_eq(program, &timeline.program) {
-        return Ok(());
-    }
-    Err(errors::raise_one(py, Diagnostic::new("AHBM-V120", "the timeline belongs to another program")))
 }

@@ -3,14 +3,16 @@
 //! - [`errors`]: findings become exceptions of `ahbm.errors`; panics become typed errors too. [`logs`]: what the crates
 //!   log goes to `logging`.
 //! - [`machine`], [`program`], [`timeline`], [`memory`], [`recipe`]: thin classes over the crates of the same names.
-//!   [`inspection`]: what happened inside a run. [`features`]: what selectors learn from; [`selection`]: how they choose.
+//!   [`inspection`]: where a run's data came from and went. [`features`]: what selectors learn from; [`selection`]: how
+//!   they choose.
 //! - [`synthesis`]: schedules computed from a machine. [`job`]: many programs that share one.
 //! - [`gate`]: where the threads of ranks wait for one another. [`neighbour`]: the memory of ranks that are processes.
 //!   [`interrupt`]: Ctrl-C while native code runs.
 //! - [`astra`]: set-ups of another simulator, and its numbers.
-//! - [`builder`]: writes a program; [`kernel`] runs a kernel once per body to record it; [`network`] knows the
-//!   SIP networks by name.
-//! - [`formats`]: plans of other projects, read, checked and lowered. [`check`]: captured programs, checked.
+//! - [`builder`]: writes a program, and [`draft`] has what is written; [`kernel`] runs a kernel once per body to record
+//!   it; [`network`] knows the SIP networks by name.
+//! - [`formats`]: plans of other projects, read and converted; [`plan`]: checked and lowered. [`check`]: captured
+//!   programs, checked.
 //! - [`dsl`]: recorders for programs of other languages.
 //! - [`tl`], [`handle`]: what a kernel sees. [`capture`] is the recording behind them, [`operand`] the
 //!   checks on their arguments ([`given`]: those of the other classes), [`origin`] finds the kernel's line behind a call.
@@ -29,6 +31,7 @@ mod check;
 mod classes;
 mod collectives;
 mod costs;
+mod draft;
 mod dsl;
 mod errors;
 mod features;
@@ -49,6 +52,7 @@ mod network;
 mod operand;
 mod origin;
 mod peer;
+mod plan;
 mod plan_builder;
 mod program;
 mod recipe;
@@ -75,9 +79,7 @@ mod _core {
     #[pymodule_export]
     use super::costs::Protocol;
     #[pymodule_export]
-    use super::dsl::msccl::{MscclRecorder, chunk};
-    #[pymodule_export]
-    use super::dsl::msccl_ref::Ref;
+    use super::dsl::msccl::{MscclRecorder, Ref, chunk};
     #[pymodule_export]
     use super::dsl::mscclpp::{Program as MscclppProgram, mscclpp_statement};
     #[pymodule_export]
@@ -91,8 +93,6 @@ mod _core {
     #[pymodule_export]
     use super::handle::{Handle, MemoryRef, RecvFuture};
     #[pymodule_export]
-    use super::inspection::Flow;
-    #[pymodule_export]
     use super::interrupt::Watch;
     #[pymodule_export]
     use super::job::{Job, JobCall, JobTimes};
@@ -101,7 +101,7 @@ mod _core {
     #[pymodule_export]
     use super::machine::{Machine, Roofline};
     #[pymodule_export]
-    use super::memory::Memory;
+    use super::memory::{Flow, Memory};
     #[pymodule_export]
     use super::neighbour::Neighbour;
     #[pymodule_export]

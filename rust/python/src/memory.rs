@@ -2,7 +2,6 @@
 #![allow(unsafe_code)] // Arrays of any dtype are copied as bytes.
 
 use crate::errors;
-use crate::inspection::{self, Flow};
 use crate::interrupt::interruptible;
 use crate::program::Program;
 use crate::timeline::Timeline;
@@ -29,6 +28,13 @@ pub struct Memory {
     inner: Mutex<ahbm_emulator::Memory>,
 }
 
+/// Who touched which memory in which order; made by `Memory.flow`.
+#[pyclass(frozen, module = "ahbm._core")]
+pub struct Flow {
+    pub(crate) inner: ahbm_emulator::inspect::Flow,
+    pub(crate) timeline: Py<Timeline>,
+}
+
 /// Replays of so few operations on so few bytes keep the interpreter lock: to release it and to get it back takes
 /// longer.
 const QUICK: (u64, usize) = (1 << 12, 1 << 18);
@@ -46,9 +52,7 @@ impl Memory {
 
     /// Replays a timeline on the image `inner`, which is this one's.
     fn perform(&self, timeline: &Timeline, inner: &mut ahbm_emulator::Memory) -> Result<(), Diagnostic> {
-        if !Arc::ptr_eq(&self.program, &timeline.program) {
-            return Err(Diagnostic::new("AHBM-V120", "the timeline belongs to another program"));
-        }
+        timeline.is_of(&self.program)?;
         self.prepared()?.replay(&self.program, &timeline.inner, inner)
     }
 
@@ -213,8 +217,8 @@ impl Memory {
     /// `DeadlockError` (AHBM-D191) for a timeline that was not recorded.
     fn flow(&self, py: Python<'_>, timeline: Py<Timeline>) -> PyResult<Flow> {
         let of = timeline.get();
-        inspection::of_program(py, &self.program, of)?;
         let follow = || {
+            of.is_of(&self.program)?;
             let prepared = self.prepared()?;
             let (accesses, lands) = prepared.accesses(&self.program, &of.inner, &mut self.lock())?;
             ahbm_emulator::inspect::Flow::new(&self.program, &of.inner, accesses, lands)

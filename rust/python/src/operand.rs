@@ -1,6 +1,5 @@
 //! Arguments of `tl` calls: parsing and checking.
 
-use crate::handle::Handle;
 use ahbm_findings::Diagnostic;
 use ahbm_program::{BinaryFn, Dtype, Scalar, Tile};
 use pyo3::prelude::*;
@@ -132,16 +131,13 @@ pub(crate) enum Number {
 }
 
 impl Number {
-    /// From an int, a float, or what converts to one (NumPy scalars). `None` for anything else.
+    /// From an int, a float, or what converts to one (NumPy scalars). `None` for anything else: a handle refuses to.
     pub(crate) fn parse(value: &Bound<'_, PyAny>) -> Option<Self> {
         if value.is_exact_instance_of::<PyFloat>() {
             return value.extract().ok().map(Self::Float);
         }
         if value.is_instance_of::<PyInt>() || value.is_instance_of::<PyBool>() {
             return value.extract().ok().map(Self::Int);
-        }
-        if value.cast::<Handle>().is_ok() {
-            return None;
         }
         value.extract().map(Self::Int).or_else(|_| value.extract().map(Self::Float)).ok()
     }

@@ -42,9 +42,7 @@ impl Recipe {
         results: Vec<PyReadonlyArray2<'_, i64>>,
     ) -> PyResult<Option<Self>> {
         let read = || -> Result<_, Diagnostic> {
-            if !Arc::ptr_eq(&program.inner, &timeline.program) {
-                return Err(Diagnostic::new("AHBM-V120", "the timeline belongs to another program"));
-            }
+            timeline.is_of(&program.inner)?;
             let all = |lists: &[PyReadonlyArray2<'_, i64>]| {
                 lists.iter().map(|rows| pieces(&program.inner, rows)).collect::<Result<Vec<_>, _>>()
             };

@@ -2,9 +2,9 @@
 
 use crate::errors;
 use crate::given::{Given, Wanted, given, wanted, within};
-use crate::inspection;
 use crate::interrupt::interruptible;
-use ahbm_emulator::{Category, Detail, LinkUse, Segment, Span};
+use ahbm_emulator::inspect::{Phase, State};
+use ahbm_emulator::{Category, Detail, LinkUse, NEVER, Segment, Span};
 use ahbm_findings::Diagnostic;
 use ahbm_program::AgentId;
 use ahbm_views::credit::Chunks;
@@ -34,6 +34,16 @@ type Busy = (u32, String, u64, u32, u32);
 
 /// Number, name, busy ps, crossings, waits, waited ps.
 type Used = (u32, String, u64, u64, u64, u64);
+
+/// Operation, its start and end in ps (None: never), what the agent does, a number that goes with that, and the operations
+/// that it waits for (agent, operation).
+type Doing = (u32, u64, Option<u64>, &'static str, u64, Vec<(u32, u32)>);
+/// A message: the operation that sent it, when that was over in ps, bytes, and the posted receive that claims it.
+type Message = (u32, u64, u64, Option<u32>);
+/// A queue: sender, receiver, slots, free ones, messages sent, messages received, and those in it.
+type Queue = (u32, u32, u32, u32, u64, u64, Vec<Message>);
+/// All agents, queues, and counters.
+type AllAt = (Vec<Option<Doing>>, Vec<Queue>, Vec<u64>);
 
 /// Parts of a run that `Timeline.link_load` takes.
 const MOST_FRAMES: u32 = 1000;
@@ -256,9 +266,28 @@ impl Timeline {
     /// slots, free slots, messages sent and received until then, and those in it (operation that sent it, since when in
     /// ps, bytes, the posted receive that claims it). The value of every counter. Raises `DataError` (AHBM-D191) for a
     /// timeline that was not recorded.
-    fn state(&self, py: Python<'_>, at: Given<u64>) -> PyResult<inspection::AllAt> {
+    fn state(&self, py: Python<'_>, at: Given<u64>) -> PyResult<AllAt> {
         given!(at);
-        inspection::state(py, self, at)
+        let found = interruptible(py, || State::at(&self.program, &self.inner, at).map_err(|finding| vec![finding]))?;
+        let agents = found.agents.into_iter().map(|doing| {
+            let doing = doing?;
+            let (phase, number) = match doing.phase {
+                Phase::Works => ("works", 0),
+                Phase::Message => ("message", 0),
+                Phase::Slot => ("slot", 0),
+                Phase::Counter(value) => ("counter", value),
+                Phase::Barrier(arrived) => ("barrier", arrived.into()),
+                Phase::Ended => ("ended", 0),
+            };
+            let by = doing.by.into_iter().map(|(agent, op)| (agent.0, op)).collect();
+            let end = Some(doing.span.end).filter(|&end| end != NEVER);
+            Some((doing.op, doing.span.start, end, phase, number, by))
+        });
+        let queues = found.queues.into_iter().zip(&self.program.channels).map(|(queue, channel)| {
+            let held = queue.held.into_iter().map(|m| (m.op, m.since, m.bytes, m.claimed)).collect();
+            (channel.sender.0, channel.receiver.0, channel.slots, queue.free, queue.sent, queue.received, held)
+        });
+        Ok((agents.collect(), queues.collect(), found.counters))
     }
 
     /// Writes the run as a timeline to look at: for Perfetto (`.pftrace`), or as Chrome's trace-event JSON (`.json`).
@@ -283,6 +312,14 @@ impl Timeline {
 }
 
 impl Timeline {
+    /// `AHBM-V120` for a timeline of another program.
+    pub(crate) fn is_of(&self, program: &Arc<ahbm_program::Program>) -> Result<(), Diagnostic> {
+        if Arc::ptr_eq(program, &self.program) {
+            return Ok(());
+        }
+        Err(Diagnostic::new("AHBM-V120", "the timeline belongs to another program"))
+    }
+
     fn detail(&self, py: Python<'_>) -> PyResult<&Detail> {
         self.inner.detail.as_deref().ok_or_else(|| {
             let finding = Diagnostic::new("AHBM-V123", "the timeline was recorded without detail");

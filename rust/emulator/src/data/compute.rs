@@ -10,7 +10,7 @@ impl<'p, I: Image<'p>> Replay<'p, '_, I> {
     pub(super) fn compute(&mut self, agent: AgentId, op: usize, math: Math) -> Result<(), Diagnostic> {
         let program = self.program;
         let body = program.body(agent);
-        let live = &self.prepared.liveness[program.agents[agent.0 as usize].body as usize];
+        let live = &self.liveness[program.agents[agent.0 as usize].body as usize];
         let mut values = [const { None }; 3];
         for (i, value) in OpKind::Math(math).operands().reads.into_iter().enumerate() {
             if let Some(value) = value {

@@ -13,7 +13,7 @@
 mod run;
 
 use super::image::Place;
-use super::replay::Prepared;
+use super::prepared::Prepared;
 use super::sketch::{Formula, Part, Sketch, phase};
 use crate::Timeline;
 use ahbm_program::{BinaryFn, BufferId, Dtype, Program, Scalar};

@@ -3,104 +3,19 @@
 use super::error::{self, Fault};
 use super::image::{Image, Place};
 use super::liveness::Liveness;
-use super::memory::Memory;
 use super::observer::{Observer, observe};
-use super::parts::Parts;
-use super::pool;
 use super::queue::{Message, Queue};
 use crate::{NEVER, Timeline};
 use ahbm_engine::interrupt::spend;
 use ahbm_findings::Diagnostic;
 use ahbm_machine::Ps;
-use ahbm_program::{AgentId, BufferId, ChannelId, Comm, Control, Move, OpKind, Program, Tile, ValueId};
+use ahbm_program::{AgentId, ChannelId, Comm, Control, Move, OpKind, Program, Tile, ValueId};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Elementary steps of an operation without elements ([`spend`]).
 const STEPS: u64 = 32;
-
-/// Facts worked out once for all replays of one program.
-#[derive(Debug)]
-pub struct Prepared {
-    pub(super) liveness: Vec<Liveness>,
-    pub(super) parts: Parts,
-}
-
-impl Prepared {
-    /// # Errors
-    /// The structural lints of [`ahbm_program::structure`].
-    pub fn of(program: &Program) -> Result<Self, Diagnostic> {
-        match ahbm_program::structure(program).into_iter().next() {
-            Some(first) => Err(first),
-            None => Ok(Self {
-                liveness: program.bodies.iter().map(|b| Liveness::of(b)).collect(),
-                parts: Parts::of(program),
-            }),
-        }
-    }
-
-    /// Whether the data depend on the times of a timeline, and not on the program alone: agents share memory, or a body
-    /// receives from any direction.
-    pub fn depends_on_times(&self, program: &Program) -> bool {
-        let any = |op: &ahbm_program::Op| matches!(op.kind, OpKind::Comm(Comm::RecvAny { .. }));
-        self.parts.ordered || program.bodies.iter().any(|body| body.ops.iter().any(any))
-    }
-
-    /// Replays a timeline's effects on `memory`, which holds the inputs before and the outputs after. `program` is the
-    /// one this was made of.
-    ///
-    /// Spans ([`Timeline::spans`]) are needed only when agents share memory; choices whenever a body
-    /// receives from any direction.
-    ///
-    /// # Errors
-    /// The findings in the table of [this module](super). After an error `memory` holds whatever was written until
-    /// then.
-    pub fn replay(&self, program: &Program, timeline: &Timeline, memory: &mut Memory) -> Result<(), Diagnostic> {
-        self.on_threads(program, timeline, memory, self.parts.threads())
-    }
-
-    /// Replays parts one after the other.
-    pub(super) fn in_turn(
-        &self,
-        parts: &[Vec<AgentId>],
-        program: &Program,
-        timeline: &Timeline,
-        memory: &mut Memory,
-        observer: &mut Observer,
-    ) -> Result<(), Diagnostic> {
-        let sizes = (0..memory.len()).map(|b| memory.size(BufferId(b as u32)));
-        if !sizes.eq(program.buffers.iter().map(|b| b.bytes)) {
-            return Err(Diagnostic::new("AHBM-D191", "the memory was laid out for another program")
-                .hint("make it with Memory::new(&program)"));
-        }
-        let mut pool = std::mem::take(&mut memory.pool);
-        let done = pool::with(&mut pool, || self.follow(parts, program, timeline, memory, observer));
-        memory.pool = pool;
-        done
-    }
-
-    /// Replays parts one after the other on any image of the program's buffers.
-    pub(super) fn follow<'p>(
-        &'p self,
-        parts: &[Vec<AgentId>],
-        program: &'p Program,
-        timeline: &'p Timeline,
-        image: &mut impl Image<'p>,
-        observer: &mut Observer,
-    ) -> Result<(), Diagnostic> {
-        let mut replay = Replay::new(program, timeline, image, self, observer)?;
-        parts.iter().try_for_each(|part| replay.run(part))
-    }
-}
-
-/// [`Prepared::replay`], for once.
-///
-/// # Errors
-/// As [`Prepared::of`] and [`Prepared::replay`].
-pub fn replay(program: &Program, timeline: &Timeline, memory: &mut Memory) -> Result<(), Diagnostic> {
-    Prepared::of(program)?.replay(program, timeline, memory)
-}
 
 /// # Errors
 /// `AHBM-D191` for a timeline that does not say when the operations of `program` ran.
@@ -169,7 +84,10 @@ struct Flight<V> {
 
 pub(super) struct Replay<'p, 'm, I: Image<'p>> {
     pub(super) program: &'p Program,
-    pub(super) prepared: &'p Prepared,
+    /// Per body.
+    pub(super) liveness: &'p [Liveness],
+    /// As of [`super::parts::Parts`].
+    ordered: bool,
     timeline: &'p Timeline,
     pub(super) image: &'m mut I,
     observer: &'m mut Observer,
@@ -191,14 +109,14 @@ pub(super) struct Replay<'p, 'm, I: Image<'p>> {
 }
 
 impl<'p, 'm, I: Image<'p>> Replay<'p, 'm, I> {
-    fn new(
+    pub(super) fn new(
         program: &'p Program,
         timeline: &'p Timeline,
         image: &'m mut I,
-        prepared: &'p Prepared,
+        (liveness, ordered): (&'p [Liveness], bool),
         observer: &'m mut Observer,
     ) -> Result<Self, Diagnostic> {
-        if prepared.parts.ordered || timeline.stuck.is_some() {
+        if ordered || timeline.stuck.is_some() {
             recorded(program, timeline)?;
         }
         let agents = program.agents.iter().map(|agent| State {
@@ -219,7 +137,8 @@ impl<'p, 'm, I: Image<'p>> Replay<'p, 'm, I> {
             flights: FxHashMap::default(),
             departed: 0,
             program,
-            prepared,
+            liveness,
+            ordered,
             timeline,
             image,
             observer,
@@ -227,7 +146,7 @@ impl<'p, 'm, I: Image<'p>> Replay<'p, 'm, I> {
         })
     }
 
-    fn run(&mut self, part: &[AgentId]) -> Result<(), Diagnostic> {
+    pub(super) fn run(&mut self, part: &[AgentId]) -> Result<(), Diagnostic> {
         part.iter().for_each(|&agent| self.schedule(agent));
         while let Some(Reverse((due, turn))) =
             self.ready.pop().or_else(|| self.ahead.pop().map(|agent| Reverse((self.now, Turn::Agent(agent.0)))))
@@ -255,7 +174,7 @@ impl<'p, 'm, I: Image<'p>> Replay<'p, 'm, I> {
         if self.timeline.stuck.is_some() && self.timeline.spans[agent.0 as usize][next].end == NEVER {
             return None;
         }
-        Some(if self.prepared.parts.ordered { self.timeline.spans[agent.0 as usize][next].end } else { 0 })
+        Some(if self.ordered { self.timeline.spans[agent.0 as usize][next].end } else { 0 })
     }
 
     fn schedule(&mut self, agent: AgentId) {
@@ -284,7 +203,7 @@ impl<'p, 'm, I: Image<'p>> Replay<'p, 'm, I> {
                 self.agents[agent.0 as usize].slots = Vec::new();
                 return Ok(());
             };
-            if !self.prepared.parts.ordered && self.is_ahead(agent, op) {
+            if !self.ordered && self.is_ahead(agent, op) {
                 self.ahead.push(agent);
                 return Ok(());
             }
@@ -437,7 +356,7 @@ impl<'p, 'm, I: Image<'p>> Replay<'p, 'm, I> {
         value: ValueId,
     ) -> Result<I::Value, Diagnostic> {
         let program = self.program;
-        let last = self.prepared.liveness[program.agents[agent.0 as usize].body as usize].last_use[op] >> i & 1 == 1;
+        let last = self.liveness[program.agents[agent.0 as usize].body as usize].last_use[op] >> i & 1 == 1;
         let slot = &mut self.agents[agent.0 as usize].slots[value.0 as usize];
         match slot {
             Slot::Value(found) if !last => return Ok(found.clone()),
@@ -469,7 +388,7 @@ impl<'p, 'm, I: Image<'p>> Replay<'p, 'm, I> {
 
     /// Writes what an agent has posted when it arrives; at once where no order matters.
     fn post(&mut self, agent: AgentId, op: usize, to: &[Place], value: I::Value) -> Result<(), Diagnostic> {
-        if !self.prepared.parts.ordered {
+        if !self.ordered {
             to.iter().for_each(|&to| self.image.write(to, &value));
             return Ok(());
         }

@@ -3,8 +3,8 @@
 //! The process, [`super::process`], alternates between [`Agent::advance`], which executes operations until one must
 //! wait, and the wait itself. An operation that waits is entered again afterwards; `phase` says how far it had come.
 
-use super::network::Arrival;
 use super::recorder::Recorder;
+use super::transfer::Arrival;
 use super::wiring::OneSided;
 use super::{EngineOf, Sim};
 use crate::Span;

@@ -5,8 +5,9 @@
 //! head and tail leave with the last head and the last tail.
 
 use super::Sim;
-use super::network::{Arrival, Network, Transfer, arrive};
 use super::recorder::Recorder;
+use super::transfer::{Arrival, Transfer, arrive};
+use super::wiring::Wiring;
 use crate::detail::{Kind, PieceId};
 use ahbm_engine::Time;
 use ahbm_machine::{NetworkModel, Rate};
@@ -61,26 +62,18 @@ impl Meetings {
     }
 }
 
-impl Network<'_> {
+impl<R: Recorder> Sim<'_, R> {
     /// Sends `bytes` over a tree; the first byte leaves every source at `at >= now`, the end of `own`.
-    pub(super) fn meet(
-        &self,
-        sim: &Sim<'_, impl Recorder>,
-        tree: u32,
-        bytes: u64,
-        at: Time,
-        arrival: Arrival,
-        own: PieceId,
-    ) {
+    pub(super) fn meet(&self, tree: u32, bytes: u64, at: Time, arrival: Arrival, own: PieceId) {
         let (legs, branches) = (&self.wiring.trees[tree as usize].legs, &self.wiring.trees[tree as usize].branches);
-        if self.model == NetworkModel::Analytic {
+        if self.network.model == NetworkModel::Analytic {
             let pairs = legs.clone().flat_map(|leg| branches.clone().map(move |branch| [leg, branch]));
             // The first of the slowest.
-            let ways = pairs.map(|pair| self.way(pair, bytes)).rev();
+            let ways = pairs.map(|pair| way(self.wiring, pair, bytes)).rev();
             let (latency, serial) = ways.max_by_key(|(latency, serial)| latency + serial).unwrap_or_default();
-            let wire = sim.recorder.plain(Kind::Wire, own, latency);
-            let piece = sim.recorder.plain(Kind::Serial, wire, serial);
-            return arrive(sim, arrival, bytes, at + latency + serial, piece);
+            let wire = self.recorder.plain(Kind::Wire, own, latency);
+            let piece = self.recorder.plain(Kind::Serial, wire, serial);
+            return arrive(self, arrival, bytes, at + latency + serial, piece);
         }
         let meeting = self.meetings.borrow_mut().add(Meeting {
             tree,
@@ -93,20 +86,12 @@ impl Network<'_> {
             latest: (0, own),
         });
         for (leg, flow) in (0..).zip(legs.clone()) {
-            self.start(sim, flow, bytes, at, Arrival::Leg(meeting, leg), own);
+            self.network.start(self, flow, bytes, at, Arrival::Leg(meeting, leg), own);
         }
     }
 
-    /// Latency of the ways behind each other, and the time that `bytes` take over the slowest link.
-    fn way(&self, flows: [u32; 2], bytes: u64) -> (Time, Time) {
-        let flows = flows.map(|flow| &self.wiring.flows[flow as usize]);
-        let hops = flows.iter().flat_map(|flow| &self.wiring.hops[flow.first as usize..flow.last as usize]);
-        let (latency, slowest) = hops.fold((0, Rate::UNLIMITED), |(t, rate), h| (t + h.after, rate.slower(h.rate)));
-        (flows.iter().map(|flow| flow.head).sum::<Time>() + latency, slowest.ps(bytes))
-    }
-
     /// A message, or one flit of it, has come over a leg.
-    pub(super) fn at_switch(&self, sim: &Sim<'_, impl Recorder>, meeting: u32, leg: u32, here: &Transfer) {
+    pub(super) fn at_switch(&self, meeting: u32, leg: u32, here: &Transfer) {
         let (tree, bytes, last) = {
             let mut meetings = self.meetings.borrow_mut();
             let state = meetings.at(meeting);
@@ -127,14 +112,14 @@ impl Network<'_> {
                 return;
             }
             state.left += 1;
-            let whole = self.model != NetworkModel::Flit;
-            let last = whole || u64::from(state.left) * self.flit >= state.bytes;
+            let whole = self.network.model != NetworkModel::Flit;
+            let last = whole || u64::from(state.left) * self.network.flit >= state.bytes;
             (state.tree, state.bytes, last)
         };
         let flit = self.meetings.borrow_mut().at(meeting).waiting.pop_front().expect("it is complete");
         for flow in self.wiring.trees[tree as usize].branches.clone() {
             let route = &self.wiring.flows[flow as usize];
-            let onward = |(at, piece)| (at + route.head, sim.recorder.plain(Kind::Wire, piece, route.head));
+            let onward = |(at, piece)| (at + route.head, self.recorder.plain(Kind::Wire, piece, route.head));
             let ((head, head_piece), (tail, tail_piece)) = (onward(flit.head), onward(flit.tail));
             let transfer = Transfer {
                 arrival: Arrival::Branch(meeting),
@@ -149,15 +134,15 @@ impl Network<'_> {
                 head_piece,
                 tail_piece,
             };
-            match self.model {
-                NetworkModel::Flit => self.flits(sim, transfer, false),
-                _ => self.cut_through(sim, transfer, false),
+            match self.network.model {
+                NetworkModel::Flit => self.network.flits(self, transfer, false),
+                _ => self.network.cut_through(self, transfer, false),
             }
         }
     }
 
     /// The last byte has arrived over a branch.
-    pub(super) fn at_branch(&self, sim: &Sim<'_, impl Recorder>, meeting: u32, event: (Time, PieceId)) {
+    pub(super) fn at_branch(&self, meeting: u32, event: (Time, PieceId)) {
         let ended = {
             let mut meetings = self.meetings.borrow_mut();
             let state = meetings.at(meeting);
@@ -170,9 +155,17 @@ impl Network<'_> {
             meetings.list[meeting as usize].take()
         };
         if let Some(Meeting { arrival, bytes, latest: (at, piece), .. }) = ended {
-            arrive(sim, arrival, bytes, at, piece);
+            arrive(self, arrival, bytes, at, piece);
         }
     }
+}
+
+/// Latency of the ways behind each other, and the time that `bytes` take over the slowest link.
+fn way(wiring: &Wiring, flows: [u32; 2], bytes: u64) -> (Time, Time) {
+    let flows = flows.map(|flow| &wiring.flows[flow as usize]);
+    let hops = flows.iter().flat_map(|flow| &wiring.hops[flow.first as usize..flow.last as usize]);
+    let (latency, slowest) = hops.fold((0, Rate::UNLIMITED), |(t, rate), h| (t + h.after, rate.slower(h.rate)));
+    (flows.iter().map(|flow| flow.head).sum::<Time>() + latency, slowest.ps(bytes))
 }
 
 /// The later of two events, the first of equals.

@@ -1,51 +1,18 @@
 //! Transfers over links, under the three network models.
 
 use super::Sim;
-use super::meeting::Meetings;
 use super::recorder::Recorder;
+use super::transfer::{Arrival, Transfer, arrive};
 use super::wiring::{NO_TREE, Wiring};
 use crate::detail::{Kind, PieceId};
 use ahbm_engine::{Resource, Time};
 use ahbm_machine::{Costs, NetworkModel, Rate};
-use ahbm_program::{AgentId, ChannelId};
 use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Who is told when the last byte has arrived, and a number that the transfer has among those of one channel or agent,
-/// whatever the times: that of its operation, or of posted ones their count. Jitter depends on it.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Arrival {
-    Message(ChannelId, u32),
-    Transfer(AgentId, u32),
-    Posted(AgentId, u32),
-    /// Of a meeting, by its leg to the switch.
-    Leg(u32, u32),
-    /// Of a meeting, at one of the places behind the switch.
-    Branch(u32),
-}
-
-/// A transfer on its way. `head` and `tail` are when its first flit and its last byte are at the input of
-/// the next link; under the flit model they describe one flit.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Transfer {
-    pub(super) arrival: Arrival,
-    pub(super) first: u32,
-    pub(super) hop: u32,
-    pub(super) last: u32,
-    pub(super) bytes: u64,
-    pub(super) head: Time,
-    pub(super) tail: Time,
-    /// Flit model: bytes still to be sent after this flit, and the message's size.
-    pub(super) rest: u64,
-    pub(super) total: u64,
-    /// The piece that ends at `head`, and the piece that ended when the tail left the last link.
-    pub(super) head_piece: PieceId,
-    pub(super) tail_piece: PieceId,
-}
-
 pub(super) struct Network<'a> {
-    pub(super) wiring: &'a Wiring,
+    wiring: &'a Wiring,
     pub(super) model: NetworkModel,
     pub(super) flit: u64,
     links: Vec<Resource>,
@@ -53,7 +20,6 @@ pub(super) struct Network<'a> {
     /// Per link, who waits: those whose heads arrive at one instant take their turns in order of their flows, however
     /// far ahead each was sent. Empty where no link is shared.
     turns: Vec<RefCell<BinaryHeap<Reverse<Turn>>>>,
-    pub(super) meetings: RefCell<Meetings>,
 }
 
 /// Arrival of the head, hop, place in the arena.
@@ -76,7 +42,6 @@ impl<'a> Network<'a> {
             links: super::default_vec(wiring.links.len()),
             waiting: RefCell::default(),
             turns: super::default_vec(if shares { wiring.links.len() } else { 0 }),
-            meetings: RefCell::default(),
         }
     }
 
@@ -92,7 +57,7 @@ impl<'a> Network<'a> {
     ) {
         let route = &self.wiring.flows[flow as usize];
         if route.tree != NO_TREE {
-            return self.meet(sim, route.tree, bytes, at, arrival, own);
+            return sim.meet(route.tree, bytes, at, arrival, own);
         }
         if self.model == NetworkModel::Analytic {
             let hops = &self.wiring.hops[route.first as usize..route.last as usize];
@@ -226,7 +191,7 @@ impl<'a> Network<'a> {
             transfer.hop += 1;
         }
         match transfer.arrival {
-            Arrival::Leg(meeting, leg) => self.at_switch(sim, meeting, leg, &transfer),
+            Arrival::Leg(meeting, leg) => sim.at_switch(meeting, leg, &transfer),
             arrival => arrive(sim, arrival, bytes, transfer.tail, transfer.tail_piece),
         }
     }
@@ -266,12 +231,12 @@ impl<'a> Network<'a> {
             match flit.arrival {
                 Arrival::Leg(meeting, leg) => {
                     let here = Transfer { tail: flit.head, tail_piece: flit.head_piece, ..flit };
-                    self.at_switch(sim, meeting, leg, &here);
+                    sim.at_switch(meeting, leg, &here);
                     // A leg without links brings them all at once.
                     let mut rest = flit.rest;
                     while rest > 0 {
                         let bytes = rest.min(self.flit);
-                        self.at_switch(sim, meeting, leg, &Transfer { bytes, ..here });
+                        sim.at_switch(meeting, leg, &Transfer { bytes, ..here });
                         rest -= bytes;
                     }
                 }
@@ -279,26 +244,5 @@ impl<'a> Network<'a> {
                 _ => {}
             }
         }
-    }
-}
-
-/// Tells whom an arrival concerns.
-pub(super) fn arrive(sim: &Sim<'_, impl Recorder>, arrival: Arrival, bytes: u64, at: Time, piece: PieceId) {
-    let (stream, number) = match arrival {
-        Arrival::Message(channel, number) => (channel.0 << 1, number),
-        // The two kinds of numbers of one agent do not meet: operations count from the other end.
-        Arrival::Transfer(agent, number) => (agent.0 << 1 | 1, !number),
-        Arrival::Posted(agent, number) => (agent.0 << 1 | 1, number),
-        Arrival::Branch(meeting) => return sim.network.at_branch(sim, meeting, (at, piece)),
-        // A leg ends in the switch.
-        Arrival::Leg(..) => return,
-    };
-    let late = sim.costs.jitter.latency(stream, number);
-    let (at, piece) = (at + late, sim.recorder.plain(Kind::Wire, piece, late));
-    match arrival {
-        Arrival::Message(channel, _) => sim.deliver(channel, bytes, at, piece),
-        Arrival::Transfer(agent, _) => sim.complete(agent, at, piece),
-        Arrival::Posted(agent, number) => sim.arrived(agent, number, (at, piece)),
-        Arrival::Leg(..) | Arrival::Branch(_) => {}
     }
 }

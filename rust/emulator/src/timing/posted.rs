@@ -1,8 +1,8 @@
 //! The posts of agents: transfers that they do not wait for, and the signals that travel behind them.
 
 use super::Sim;
-use super::network::Arrival;
 use super::recorder::Recorder;
+use super::transfer::Arrival;
 use crate::detail::{Kind, PieceId};
 use ahbm_engine::Time;
 use ahbm_program::AgentId;

@@ -2,7 +2,6 @@
 
 use super::iterations::Sites;
 use super::msccl_arguments::{bind, number, raise, refuse};
-use super::msccl_ref::Ref;
 use crate::errors;
 use crate::formats::PyDocument;
 use crate::origin::Here;
@@ -65,6 +64,15 @@ pub struct MscclRecorder {
     fixed: PyOnceLock<Fixed>,
     sites: Sites,
     state: Mutex<Option<State>>,
+}
+
+/// A reference to `size` slots of a buffer of a rank, from `index` on.
+///
+/// Raises `ProgramError`, which is also the exception that upstream raises: AHBM-A202 to A206.
+#[pyclass(frozen, name = "Ref", module = "ahbm.dsl.msccl")]
+pub struct Ref {
+    pub(super) program: Py<MscclRecorder>,
+    pub(super) place: Place,
 }
 
 #[pymethods]

@@ -1,6 +1,6 @@
 //! References to chunks: what the statements of a MSCCLang program work with.
 
-use super::msccl::{MscclRecorder, outside, parts};
+use super::msccl::{MscclRecorder, Ref, outside, parts};
 use super::msccl_arguments::{bind, number, outdated, refuse};
 use crate::errors;
 use ahbm_dsl::msccl::record::{OUTPUT, Place};
@@ -8,15 +8,6 @@ use ahbm_dsl::msccl::{Kind, Transfer};
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-
-/// A reference to `size` slots of a buffer of a rank, from `index` on.
-///
-/// Raises `ProgramError`, which is also the exception that upstream raises: AHBM-A202 to A206.
-#[pyclass(frozen, name = "Ref", module = "ahbm.dsl.msccl")]
-pub struct Ref {
-    pub(super) program: Py<MscclRecorder>,
-    pub(super) place: Place,
-}
 
 #[pymethods]
 impl Ref {
