@@ -38,6 +38,7 @@ __all__ = [
     "PlanBuilder",
     "Program",
     "ProgramBuilder",
+    "Protocol",
     "Recipe",
     "RecvFuture",
     "Ref",
@@ -660,8 +661,8 @@ class Limit:
 class Machine:
     """A resolved machine, immutable."""
 
-    def __reduce__(self) -> tuple[object, tuple[str, str, list[tuple[str, str]]]]:
-        """Pickles and copies are made anew from the same text."""
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        """Pickles and copies are made anew from the same text, and given the same costs."""
 
     def __repr__(self, /) -> str: ...
     def _repr_svg_(self, /) -> str:
@@ -672,6 +673,12 @@ class Machine:
         """Where a machine that was fitted to measurements is valid, and how far it was off there at sizes that were held back:
         collective, ranks, first and last bytes of one rank's array, mean and largest error in percent. None for a machine
         that was fitted to none.
+        """
+
+    def caps(self, /, alike: float) -> tuple[float | None, float | None, float | None] | None:
+        """GB/s of payload that the protocol of a call or of all runs lets a link between SIPs carry, the way of a SIP between
+        nodes, and all ways of a node together; None where the wires themselves have no more than `alike` times as much, and
+        without a protocol.
         """
 
     def carries(self, /, source: Sequence[int], target: Sequence[int]) -> bool:
@@ -706,11 +713,6 @@ class Machine:
 
     def features(self, /) -> MachineFeatures:
         """The network between the SIPs in numbers."""
-
-    def for_calls(self, /, overrides: Sequence[tuple[str, str]], nbytes: int) -> Machine:
-        """The machine that calls of `nbytes` bytes of one rank's array find: with further overrides, as `changed` takes them.
-        Raises as `from_yaml`.
-        """
 
     @staticmethod
     def from_yaml(text: str, origin: str, overrides: Sequence[tuple[str, str]] = ...) -> Machine:
@@ -773,10 +775,6 @@ class Machine:
         """SIPs of a node of `topology: nodes`; 1 in other networks."""
 
     @property
-    def of_calls(self, /) -> tuple[Machine, int] | None:
-        """The machine, and the bytes of the calls, that `for_calls` was given; None for other machines."""
-
-    @property
     def origin(self, /) -> str:
         """The reference that names the topology: a path, or `packaged NAME.yaml`."""
 
@@ -797,29 +795,8 @@ class Machine:
         """The protocol that all runs use; None where each takes the quickest of those that its size allows."""
 
     @property
-    def protocols(
-        self, /
-    ) -> list[
-        tuple[
-            str,
-            float,
-            float,
-            float | None,
-            int,
-            float,
-            tuple[int, int | None],
-            tuple[int, int | None],
-            int | None,
-            tuple[int, float, int] | None,
-            list[str],
-            tuple[float | None, float | None],
-        ]
-    ]:
-        """The protocols of the communication library, in the order of the file: name, `efficiency`, `max_gbs`, `nic_gbs`,
-        `ramp_bytes`, `ramp_exponent`, (`min_bytes`, `max_bytes`), (`min_chunk_bytes`, `max_chunk_bytes`), `slots`,
-        (`channels`, `channel_gbs`, `channel_bytes`), `algorithms`, and (`wire_gbs`, `wire_nic_gbs`); None for what it does
-        not say.
-        """
+    def protocols(self, /) -> list[Protocol]:
+        """The protocols of the communication library, in the order of the file."""
 
     @property
     def ranges(self, /) -> list[tuple[str, int, int, int]]:
@@ -854,7 +831,11 @@ class Machine:
 
     @property
     def slice_bytes(self, /) -> int:
-        """Bytes in which kernels pass on what arrives, by the protocol that all runs use; 0 where it does not say."""
+        """Bytes in which kernels pass on what arrives, by the protocol of its call or of all runs; 0 where it does not say."""
+
+    @property
+    def striped(self, /) -> bool:
+        """Whether a library's collective is spread over the interfaces of its SIPs in a node."""
 
     def svg(self, /) -> str:
         """A drawing of the SIP network and of one SIP, as an SVG document."""
@@ -871,14 +852,14 @@ class Machine:
     def topology(self, /) -> str:
         """Name of the SIP network, e.g. `"torus_2d"`."""
 
-    @property
-    def voices(self, /) -> list[Machine]:
-        """The machines that the calls of a job find, each under its protocol; empty where all find the machine itself."""
+    def with_costs(
+        self, /, costs: tuple[str | None, int, int | None, int | None, int | None, bool, tuple[int, int]]
+    ) -> Machine:
+        """The machine as the messages of a call find it: with its protocol at its size, its channels and interfaces. All else
+        is that of the machine: parameters, overrides and hash.
 
-    def with_voices(self, /, voices: Sequence[Machine]) -> Machine:
-        """The machine for a job whose calls find `voices`, in the order of those of the machine that the job was made for.
-
-        Raises `DataError` (AHBM-V125) for machines of other PEs or links.
+        n bytes of one rank's array get 1 / (1 + (ramp_bytes / n)^ramp_exponent) of a protocol's bandwidths. A protocol for
+        all runs goes before that of the call. Raises `DataError` (AHBM-V125) for a protocol that the machine does not have.
         """
 
 @final
@@ -1534,6 +1515,11 @@ class Program:
         (AHBM-U294) for what a plan cannot express, `BudgetError`, KernelError (AHBM-K207) for an unknown dtype.
         """
 
+    def protocols(self, /, alike: float) -> list[tuple[str, int, tuple[float | None, float | None, float | None]]]:
+        """The protocols of its calls: the name, bytes of one rank's array, 0 where they are not known, and what
+        `Machine.caps` says with `alike`.
+        """
+
     @property
     def ranks(self, /) -> list[int]:
         """The rank of every agent."""
@@ -1701,6 +1687,37 @@ class ProgramBuilder:
 
         Raises `KernelError` (AHBM-K216) with both lines when the kernel does something else this time, and as `capture`.
         """
+
+@final
+class Protocol:
+    """A protocol of a machine's library: which calls it is used for, and whether bandwidths depend on their size."""
+
+    @property
+    def algorithms(self, /) -> list[str]:
+        """The algorithms that it is used with; empty for all."""
+
+    @property
+    def by_size(self, /) -> bool:
+        """Whether bandwidths depend on the size of a call."""
+
+    @property
+    def channels(self, /) -> int | None:
+        """Most channels of a call; None: it has none."""
+
+    def is_for(self, /, nbytes: int, ranks: int) -> bool:
+        """Whether the library uses it for `nbytes` bytes of one rank's array among `ranks` ranks."""
+
+    @property
+    def name(self, /) -> str:
+        """Its name."""
+
+    @property
+    def slots(self, /) -> int | None:
+        """Messages a queue holds; None as the algorithm says."""
+
+    @property
+    def wires(self, /) -> tuple[float | None, float | None]:
+        """GB/s of the links, and of the network interfaces, that its bandwidths were measured with; None: they hold over all."""
 
 @final
 class Recipe:
