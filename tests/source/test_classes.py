@@ -73,7 +73,7 @@ FORMS = (
     "divmod(9, {a})[0]",
     "TABLE[{a} % 5]",
     "{{0: 7, 1: 9}}.get({a} % 3, {b})",
-    "int(f'{{{a}:d}}')",
+    "int(format({a}, 'd'))",
     "int(str({a}))",
     "len(range({a} % 6))",
     "helper({a}, {b})",
