@@ -92,9 +92,9 @@ def phases(algorithm: str, ranks: int) -> None:
     simulating, _ = timed(lambda: compiled.latency_ps)
     reporting, report = timed(lambda: measure(case, data=False))
     reading, _ = timed(lambda: report.bound_ns)
-    told = f"capture and build {compiling:.1f} ms, simulate {simulating:.1f} ms, report {reporting:.2f} ms"
+    message = f"capture and build {compiling:.1f} ms, simulate {simulating:.1f} ms, report {reporting:.2f} ms"
     whole = compiling + simulating + reporting + reading
-    print(f"{algorithm}, {ranks} ranks: {told}, bound {reading:.3f} ms ({100 * reading / whole:.2g} % of all)")
+    print(f"{algorithm}, {ranks} ranks: {message}, bound {reading:.3f} ms ({100 * reading / whole:.2g} % of all)")
 
 
 def main() -> None:

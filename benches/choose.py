@@ -43,13 +43,13 @@ def timed(what: str, make: Callable[[], _Answer]) -> _Answer:
     return found
 
 
-def told(what: str, regret: Regret) -> None:
+def show(what: str, regret: Regret) -> None:
     print(f"{what:<58} {regret.mean:8.2%} mean {regret.p95:8.2%} p95 {regret.within_1_percent:6.0%} within 1 %")
 
 
 def parameters(point: Point, table: OracleTable) -> tuple[float, float]:
-    told = dict(table.machines[point.machine].overrides)
-    return float(told["system.sips.link.latency_ns"]), float(told["system.sips.link.bandwidth_gbs"])
+    overrides = dict(table.machines[point.machine].overrides)
+    return float(overrides["system.sips.link.latency_ns"]), float(overrides["system.sips.link.bandwidth_gbs"])
 
 
 def trees(table: OracleTable, described: Described) -> None:
@@ -62,8 +62,8 @@ def trees(table: OracleTable, described: Described) -> None:
         return table.only(lambda point: not train(point)).regret(choose)
 
     sizes = sorted({point.nbytes for point in table.points()})
-    told("tree, unseen sizes (every second one)", regret(lambda point: sizes.index(point.nbytes) % 2 == 0))
-    told("tree, unseen latencies and bandwidths", regret(lambda point: parameters(point, table) not in HELD_BACK))
+    show("tree, unseen sizes (every second one)", regret(lambda point: sizes.index(point.nbytes) % 2 == 0))
+    show("tree, unseen latencies and bandwidths", regret(lambda point: parameters(point, table) not in HELD_BACK))
 
 
 def unseen_networks(table: OracleTable, described: Described) -> None:
@@ -82,7 +82,7 @@ def unseen_networks(table: OracleTable, described: Described) -> None:
             return min(ranked[point][:most], key=lambda name: times[name])
 
         share = f"{most * len(ranked) / table.runs:.0%} of the runs" if most > 1 else "no run"
-        told(f"estimates, unseen networks, {share}", table.regret(choose))
+        show(f"estimates, unseen networks, {share}", table.regret(choose))
 
 
 def extractor() -> None:
@@ -125,7 +125,7 @@ def main() -> None:
     print(f"{'rows that ran':<58} {table.runs:8}")
     extractor()
     for name in (kernels[0], "synth_greedy"):
-        told(f"always {name}", table.regret(lambda point, name=name: name))
+        show(f"always {name}", table.regret(lambda point, name=name: name))
     described = Described(table, Describer(catalogue))
 
     def read() -> int:

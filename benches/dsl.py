@@ -110,8 +110,8 @@ def main(*arguments: str) -> int:
             limit = language.limit_ms.get(ranks, float("inf"))
             over += took > limit
             known = f"own compiler {theirs:>9,.0f} ms, {theirs / took:5.0f} times as long" if theirs else ""
-            told = f"  over the limit of {limit:,.0f} ms" if took > limit else ""
-            print(f"{language.name:<12} {ranks:>4} ranks {took:>9,.1f} ms   {known}{told}")
+            message = f"  over the limit of {limit:,.0f} ms" if took > limit else ""
+            print(f"{language.name:<12} {ranks:>4} ranks {took:>9,.1f} ms   {known}{message}")
     return over
 
 

@@ -165,8 +165,8 @@ def main() -> None:
     if not asked.json:
         peers = {name: found for name in PEERS if (found := peer(name))}
         for name in PEERS:
-            told = f"{peers[name]:,.0f} messages/s, simulation alone" if name in peers else "not installed: no ratio"
-            print(f"{name}: {told}")
+            message = f"{peers[name]:,.0f} messages/s, simulation alone" if name in peers else "not installed: no ratio"
+            print(f"{name}: {message}")
         names = "".join(f"{phase:>10}" for phase in (*PHASES, "total"))
         ratios = "".join(f"{f'x {name}':>11}" for name in peers)
         print(f"{'seconds of wall time':<28}{names}{'peak MB':>9}{'messages':>12}{'M msg/s':>9}{ratios}")

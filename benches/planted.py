@@ -52,8 +52,8 @@ def random_ones(count: int, seed: int, folder: Path, keep: Path | None) -> None:
         kind = "undecided" if case.undecided else "missed" if case.judged else "false alarm"
         codes = ",".join(sorted({finding.code for finding in case.checked.findings}))
         program = case.program
-        told = f"judged {case.judged}, {case.checked.verdict} {codes}"
-        print(f"{kind}: {program.source} {program.name}, {program.bug}: {told}")
+        message = f"judged {case.judged}, {case.checked.verdict} {codes}"
+        print(f"{kind}: {program.source} {program.name}, {program.bug}: {message}")
         if keep is not None:
             keep.mkdir(parents=True, exist_ok=True)
             name = f"{kind} {program.source} {program.bug} {program.name}".replace(" ", "_").replace("/", "_")

@@ -136,8 +136,8 @@ def killed(file: Path, store: Path) -> tuple[int, int]:
             time.sleep(0.02)
         process.kill()
         process.wait()
-    told = yaml.safe_load(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
-    return told["known"], told["run"]
+    answer = yaml.safe_load(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+    return answer["known"], answer["run"]
 
 
 def digest(asked: ahbm.Space, store: Path) -> str:
@@ -193,8 +193,8 @@ def million(store: Path, count: int) -> tuple[float, float]:
         f"found = Store({str(store)!r}).chosen(names, lambda rows, at: answers.pareto(rows, ['time', 'links'], at))\n"
         "print(time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, len(found))"
     )
-    told = subprocess.run([sys.executable, "-c", query], stdout=subprocess.PIPE, check=True, text=True).stdout.split()
-    return float(told[0]), float(told[1])
+    done = subprocess.run([sys.executable, "-c", query], stdout=subprocess.PIPE, check=True, text=True).stdout.split()
+    return float(done[0]), float(done[1])
 
 
 def main() -> None:

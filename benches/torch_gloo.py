@@ -65,7 +65,7 @@ def paired(calls: dict[str, Callable[[], object]], align: Callable[[], object]) 
     return {name: samples[2:] for name, samples in found.items()}
 
 
-def told(title: str, of_ranks: list[dict[str, list[Sample]]], *, threads: bool = False) -> None:
+def show(title: str, of_ranks: list[dict[str, list[Sample]]], *, threads: bool = False) -> None:
     """Prints a line; threads share their processor time."""
     walls: dict[str, list[float]] = {}
     cpus: dict[str, list[float]] = {}
@@ -129,7 +129,7 @@ def processes(case: str, size: int) -> None:
     found = dict(answers.get() for _ in range(size))
     while not job.join():
         pass
-    told(f"{case}, {size} processes", [found[rank] for rank in range(size)])
+    show(f"{case}, {size} processes", [found[rank] for rank in range(size)])
 
 
 def threads(size: int) -> None:
@@ -149,7 +149,7 @@ def threads(size: int) -> None:
         return paired(calls, meeting.wait)
 
     found = ahbm.torch.spawn(of_thread, world_size=size, turns=False)
-    told(f"all_reduce, {size} threads", found, threads=True)
+    show(f"all_reduce, {size} threads", found, threads=True)
 
 
 def of_start(rank: int, size: int, backend: str, folder: str, port: int, answers: Any) -> None:
@@ -178,7 +178,7 @@ def start(size: int) -> None:
                     found[rank][name].append(took)
                 while not job.join():
                     pass
-    told(f"start, {size} processes", found)
+    show(f"start, {size} processes", found)
 
 
 def free_port() -> int:

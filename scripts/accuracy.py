@@ -96,7 +96,7 @@ def decades(found: list[Measured]) -> list[str]:
 def summary(found: list[Measured]) -> list[str]:
     means = np.array([each.percents.mean() for each in found])
     lines = np.array([each.lines.mean() for each in found])
-    told = [
+    sentences = [
         f"Of {len(found)} tables, {int((means <= 5).sum())} have a mean error of at most 5 %; the median over them is"
         f" {np.median(means):.1f} %. The straight line between the neighbours, on logarithmic axes, has"
         f" {int((lines <= 5).sum())} and {np.median(lines):.1f} %.",
@@ -105,8 +105,8 @@ def summary(found: list[Measured]) -> list[str]:
         mine = [each for each in found if kind(each) == name]
         if mine:
             errors = np.concatenate([each.percents for each in mine])
-            told.append(f"- {name}: median {np.median(errors):.1f} %, mean {errors.mean():.1f} %.")
-    return told
+            sentences.append(f"- {name}: median {np.median(errors):.1f} %, mean {errors.mean():.1f} %.")
+    return sentences
 
 
 def picture(found: list[Measured]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tokenize
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -182,6 +183,39 @@ def test_a_circle_is_found() -> None:
 def test_a_package_says_what_it_is_for_and_what_it_may_import(package: str) -> None:
     told = ast.get_docstring(ast.parse((PACKAGE / package / "__init__.py").read_text(encoding="utf-8"))) or ""
     assert "May import " in told and len(told.split("\n\n")[0]) > 40
+
+
+WORDS = {
+    "door": "open",
+    "heard": "decoded, interruptible",
+    "lonely": "one rank",
+    "moments": "snapshot",
+    "spoken": "protocol",
+    "told": "message, text, described",
+    "turned": "with_knobs",
+    "voice": "costs",
+    "voices": "costs",
+    "wider": "bandwidth",
+}
+"""Words that no name of ours is, and the field's own beside each."""
+
+
+def own_words(path: Path) -> list[str]:
+    """Names in a module, and its own, that are a word of `WORDS`, with the word to use."""
+    with path.open("rb") as source:
+        names = {token.string for token in tokenize.tokenize(source.readline) if token.type == tokenize.NAME}
+    return [
+        f"{path.name}: {name}: {WORDS[name.strip('_')]}"
+        for name in sorted(names | {path.stem})
+        if name.strip("_") in WORDS
+    ]
+
+
+def test_names_are_the_words_of_the_field(tmp_path: Path) -> None:
+    planted = tmp_path / "door.py"
+    planted.write_text("def _told(x): return x  # told\n", encoding="utf-8")
+    assert own_words(planted) == ["door.py: _told: message, text, described", "door.py: door: open"]
+    assert [found for path in sorted(PACKAGE.rglob("*.py")) for found in own_words(path)] == []
 
 
 def test_no_module_is_longer_than_600_lines() -> None:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from ahbm.core.emulator import Emulator as Emulator
     from ahbm.errors import AhbmError as AhbmError
     from ahbm.front.device import tensor as tensor
-    from ahbm.job.door import open_ as open
     from ahbm.job.features import features as features
+    from ahbm.job.open import open_ as open
     from ahbm.ranks.launch import spawn as spawn
     from ahbm.runs.explanation import Explanation as Explanation
     from ahbm.runs.inspection import Inspection as Inspection
@@ -51,7 +51,7 @@ _HOMES = {
     "convert": "runs.plans",
     "features": "job.features",
     "inspect": "runs.inspection",
-    "open": "job.door",
+    "open": "job.open",
     "run": "runs.measure",
     "spawn": "ranks.launch",
     "sweep": "sweeps.sweep",

@@ -414,8 +414,8 @@ def all_to_all_single(
     ranks = side.group.size()
     sends, receives = splits(x, input_split_sizes, ranks, "input"), splits(out, output_split_sizes, ranks, "output")
     if not input_split_sizes and not output_split_sizes and out.size != x.size:
-        told = f"output has {out.size} elements; without split sizes, input asks for {x.size}"
-        raise DistributedError("AHBM-X130", f"all_to_all_single: {told}")
+        message = f"output has {out.size} elements; without split sizes, input asks for {x.size}"
+        raise DistributedError("AHBM-X130", f"all_to_all_single: {message}")
     return _start(side.all_to_all_single(out, x, receives, sends), async_op)
 
 

@@ -66,7 +66,7 @@ _NUMBER = r"\d+"
 _TOTAL = r" \(\d+ of \d+ elements are wrong[^()]*\)$"
 
 
-def told(findings: Iterable[Finding]) -> str:
+def described(findings: Iterable[Finding]) -> str:
     """`findings` as text. Those that differ in numbers alone have one cause: the first is told, the rest counted."""
     alike: dict[tuple[object, ...], list[Finding]] = {}
     for finding in findings:
@@ -116,7 +116,7 @@ class AhbmError(Exception):
 
     def _set(self, findings: tuple[Finding, ...]) -> None:
         self.findings = findings
-        self.args = (told(findings),)
+        self.args = (described(findings),)
 
     @property
     def code(self) -> str:

@@ -119,7 +119,7 @@ def test_the_quickest_is_the_first_of_the_least(costs: dict[str, int]) -> None:
 
 def test_knobs_are_told_and_kept_in_range() -> None:
     knobs = Knobs(protocol="ll", channels=4)
-    assert knobs.knobs == {"protocol": "ll", "channels": 4} and knobs.told == "protocol ll, channels 4"
+    assert knobs.knobs == {"protocol": "ll", "channels": 4} and knobs.text == "protocol ll, channels 4"
     assert Choice(SELECTOR, RING, channels=4, protocol="ll").alone == knobs
     assert [must_be(name, value) is None for name, value in zip(KNOBS, ("ll", 4, 0, True), strict=True)] == [
         True,

@@ -76,7 +76,7 @@ def test_equal_calls_of_a_group_share_their_terms() -> None:
 def test_a_disagreement_is_told_in_global_ranks_and_in_order() -> None:
     x = host(4)
     group = ProcessGroup("some", RANKS)
-    told = Member(group, ME).reduce(x, "max", 2).terms.told()
+    told = Member(group, ME).reduce(x, "max", 2).terms.texts()
     assert list(told.items()) == [
         ("collective", "reduce"),
         ("op", "max"),
@@ -85,7 +85,7 @@ def test_a_disagreement_is_told_in_global_ranks_and_in_order() -> None:
         ("shape", (4,)),
         ("algorithm", "the one of ccl.yaml"),
     ]
-    assert list(Member(group, ME).send(x, 6, 3).terms.told()) == ["collective", "tag", "dtype", "elements"]
+    assert list(Member(group, ME).send(x, 6, 3).terms.texts()) == ["collective", "tag", "dtype", "elements"]
 
 
 def test_a_flat_tensor_is_a_view_where_that_can_be_and_else_goes_back() -> None:

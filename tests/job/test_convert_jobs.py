@@ -194,13 +194,13 @@ def test_run_takes_files(tmp_path: Path) -> None:
 
 def test_a_target_is_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether it is a job is asked of the file a single time, however often the answer is used."""
-    import ahbm.job.door as door
+    import ahbm.job.open as opening
 
     facts = [attribute("comm_type", 0), attribute("comm_size", 64)]
     path = write(tmp_path / "step", 0, [{"id": 0, "name": "all", "type": "COMM_COLL_NODE", "attr": facts}])
     asked: list[object] = []
-    sort = door.trace_sort
-    monkeypatch.setattr(door, "trace_sort", lambda *a, **k: (asked.append(a), sort(*a, **k))[1])
+    sort = opening.trace_sort
+    monkeypatch.setattr(opening, "trace_sort", lambda *a, **k: (asked.append(a), sort(*a, **k))[1])
     opened = ahbm.open(path, topology=RING)
     assert not opened.measured and opened.is_job
     opened.run()

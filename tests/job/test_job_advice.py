@@ -107,7 +107,7 @@ def test_a_page_of_a_step_has_one_time_of_a_step(here: Path) -> None:
     }
     facts = step.Facts(target, answer, f"a step takes {one / 1000:,.2f} us", 1, topology="npu_ring_8")
     page = step.page(facts)
-    assert page.headline[0] == facts.told and not any("step takes" in text for text in page.headline[1:])
+    assert page.headline[0] == facts.text and not any("step takes" in text for text in page.headline[1:])
     assert page.headline[1].startswith("Try twice the bandwidth of the memory: -30.0 %")
     assert page.headline[2] == "The sections from Ranks on show the recording, which is 3 steps."
     keys = [section.key for section in page.sections]

@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 import ahbm
 from ahbm.cli import app
 from ahbm.errors import ConfigError, TopologyError
-from ahbm.runs.advice import LEVERS, MOST, SHARE, SIMULATED, link_class, resolved
-from ahbm.runs.advice import told as best_of
+from ahbm.runs.advice import LEVERS, MOST, SHARE, SIMULATED, best_of, link_class, resolved
 from ahbm.runs.explanation import Explanation
 from ahbm.runs.measure import Arguments
 from support.scripts import exchange

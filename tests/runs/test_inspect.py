@@ -21,7 +21,7 @@ from ahbm.cli import app
 from ahbm.errors import AhbmError, ConfigError, DataError, DeadlockError
 from ahbm.runs.history import Origin
 from ahbm.runs.measure import prepare
-from ahbm.runs.moments import moment
+from ahbm.runs.snapshot import moment
 from support import plans
 from support.scripts import exchange, script
 

@@ -50,7 +50,7 @@ def test_each_knob_changes_the_time_as_its_option_does(given: Knobs, terms: dict
     knobs.write(given, program)
     tuned = run(program)
     assert tuned.timeline_hash == same.timeline_hash != plain.timeline_hash
-    assert tuned.notes == (f"ring.knobs.json: {given.told} in the time",)
+    assert tuned.notes == (f"ring.knobs.json: {given.text} in the time",)
 
 
 def test_what_a_run_says_itself_holds(program: Path) -> None:

@@ -145,5 +145,5 @@ def test_silent_ranks_have_one_deadline_in_common() -> None:
 
 
 def test_equal_numbers_are_told_alike() -> None:
-    told = [Setup(overrides={"system.sips.count": 2, "link": number}).told() for number in (100, 100.0, 100.5)]
+    told = [Setup(overrides={"system.sips.count": 2, "link": number}).described() for number in (100, 100.0, 100.5)]
     assert told[0] == told[1] != told[2]

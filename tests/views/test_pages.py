@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import ahbm
 from ahbm.cli import app
 from ahbm.errors import BudgetError, ConfigError, LintError
-from ahbm.job.door import open_
+from ahbm.job.open import open_
 from ahbm.runs.report import Report
 from ahbm.views import jobs, spans, timeline
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ahbm._core import categories
-from ahbm.job.door import open_
+from ahbm.job.open import open_
 from ahbm.runs.explanation import Explanation
 from ahbm.views import colors, spans, timeline, why
 

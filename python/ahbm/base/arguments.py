@@ -94,7 +94,7 @@ def fields_fit(kind: type, given: Mapping[str, object]) -> None:
     for name, value in given.items():
         wanted = str(kind.__annotations__.get(name, "Any"))
         if not fits(value, wanted):
-            raise refused(name, _told(wanted), value)
+            raise refused(name, _described(wanted), value)
 
 
 def _first_wrong(
@@ -107,7 +107,7 @@ def _first_wrong(
     for name, value in bound.arguments.items():
         wanted = str(function.__annotations__.get(name, "Any"))
         if not fits(value, wanted):
-            return refused(name, _told(wanted), value)
+            return refused(name, _described(wanted), value)
     return None
 
 
@@ -147,7 +147,7 @@ def _split(kinds: str, mark: str) -> list[str]:
     return parts
 
 
-def _told(wanted: str) -> str:
+def _described(wanted: str) -> str:
     kinds = [kind.strip() for kind in _split(wanted, "|")]
     return " or ".join(dict.fromkeys(_WORDS.get(kind.partition("[")[0], kind) for kind in kinds))
 

@@ -31,7 +31,7 @@ class Knobs:
         return Knobs(**{name: getattr(self, name) for name in KNOBS})
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """Those that are set, in words."""
         return ", ".join(f"{name} {value}" for name, value in self.knobs.items())
 

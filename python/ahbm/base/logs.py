@@ -6,7 +6,7 @@ import os
 import sys
 
 INFO, DEBUG = 20, 10
-_told: set[str] = set()
+_warned: set[str] = set()
 
 
 def log(part: str, level: int, message: str, *values: object) -> None:
@@ -21,6 +21,6 @@ def log(part: str, level: int, message: str, *values: object) -> None:
 
 def notice(what: str) -> None:
     """Says `what` on rank 0's standard error, once."""
-    if what not in _told and os.environ.get("RANK", "0") == "0":
+    if what not in _warned and os.environ.get("RANK", "0") == "0":
         print(f"ahbm: {what}", file=sys.stderr)
-    _told.add(what)
+    _warned.add(what)

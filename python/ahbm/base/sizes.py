@@ -49,7 +49,7 @@ class Resized:
     """... and of what, such as "all_gather of 8 ranks"."""
 
     def __str__(self) -> str:
-        return "; ".join(told([self]))
+        return "; ".join(resize_notes([self]))
 
     def to_json(self) -> dict[str, Any]:
         """The fields, and all of it as a sentence."""
@@ -61,7 +61,7 @@ class Resized:
         return Resized(tuple(data["asked"]), data["ran"], data["unit"], data["of"])
 
 
-def told(resized: Iterable[Resized | None]) -> list[str]:
+def resize_notes(resized: Iterable[Resized | None]) -> list[str]:
     """A sentence for each thing whose sizes were changed."""
     found: dict[tuple[str, int], dict[str, None]] = {}
     for one in resized:

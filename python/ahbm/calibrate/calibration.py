@@ -219,8 +219,8 @@ def calibrate(
     machine.tree["calibration"]["ranges"] = ranges(machine, tidy, known)
     notes += templates.unstated(machine.tree, named)
     if machine.deviation > DEVIATES:
-        told = f"runs of the machine differ from its law by up to {machine.deviation:.0f} %"
-        notes.append(f"{told}: the held-back errors are those of the machine")
+        message = f"runs of the machine differ from its law by up to {machine.deviation:.0f} %"
+        notes.append(f"{message}: the held-back errors are those of the machine")
     return Calibrated(machine.tree, machine.law, parameters, judged, machine.deviation, tuple(notes))
 
 

@@ -55,11 +55,11 @@ def cleaned(table: Table, notes: list[str]) -> Table:
         around = [us, *(side[0].us for side in _sides(known, row.bytes) if side)]
         if slip != 1 and min(around) / off <= row.us / slip <= max(around) * off:
             rows[at] = replace(row, us=float(f"{row.us / slip:.12g}"))
-            told = f"is taken for {rows[at].us:g} us: a slip of the decimal point or of the unit"
+            message = f"is taken for {rows[at].us:g} us: a slip of the decimal point or of the unit"
         else:
             rows[at] = replace(row, us=us, measured=False)
-            told = "is left out"
-        notes.append(f"{table.name}:{row.line}: {row.us:g} us at {row.bytes} B cannot be, and {told}")
+            message = "is left out"
+        notes.append(f"{table.name}:{row.line}: {row.us:g} us at {row.bytes} B cannot be, and {message}")
     return replace(table, rows=tuple(rows))
 
 

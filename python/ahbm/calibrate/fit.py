@@ -166,10 +166,10 @@ def _shaped(rows: Rows) -> Law:
     while True:
         shapes = uncertainty.simpler(law, rows, UNSURE)
         found = (fits(shape, rows, every)[0] for shape in shapes)
-        told = next((fit[1] for fit in found if fit is not None and _off(fit[1], rows) <= most), None)
-        if told is None:
+        simpler = next((fit[1] for fit in found if fit is not None and _off(fit[1], rows) <= most), None)
+        if simpler is None:
             break
-        law = told
+        law = simpler
     kept: list[int] = []
     while (rough := uncertainty.roughest(law, rows, kept)) is not None:
         at, numbers = rough

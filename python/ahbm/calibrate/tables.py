@@ -137,8 +137,8 @@ def _table(name: str, digest: str, sizes: list[Size], said: Mapping[str, str], o
     rows = [_row(each, times, origin) for each in sizes]
     for before, after in itertools.pairwise(rows):
         if after.bytes <= before.bytes:
-            told = f"{after.bytes} bytes follow {before.bytes}: sizes grow"
-            raise refused("AHBM-F211", told, origin, line=after.line)
+            message = f"{after.bytes} bytes follow {before.bytes}: sizes grow"
+            raise refused("AHBM-F211", message, origin, line=after.line)
     notes = list(_failed(name, sizes, rows))
     if empty:
         notes.append(f"{name}:{empty[0].line}: rows of 0 bytes, where ranks have no element each, do not count")
@@ -172,8 +172,8 @@ def _row(size: Size, times: int, origin: str) -> Row:
     if not 0 < nbytes <= LARGEST:
         raise refused("AHBM-F211", f"{nbytes} bytes are no size", origin, line=size.line)
     if not us or not all(isfinite(time) and 0 < time <= SLOWEST_US for time in us):
-        told = ", ".join(map(str, us)) or "none"
-        raise refused("AHBM-F211", f"times of {nbytes} bytes that cannot be: {told} us", origin, line=size.line)
+        message = ", ".join(map(str, us)) or "none"
+        raise refused("AHBM-F211", f"times of {nbytes} bytes that cannot be: {message} us", origin, line=size.line)
     right = [time for time, way in zip(us, size.ways, strict=True) if not way.failed]
     return Row(nbytes, min(right or us), size.line, bool(right))
 

@@ -251,7 +251,7 @@ class _Fault(NamedTuple):
     times: tuple[tuple[int, int, int], ...]
     """Contributor, how often it should take part, and how often it does."""
 
-    def told(self, case: Case) -> str:
+    def described(self, case: Case) -> str:
         parties = case.request.parties
         missing = [who for who, _, got in self.times if got == 0]
         arrived = [who for who in range(parties) if who not in missing]
@@ -282,7 +282,7 @@ def _merged(case: Case, faults: Sequence[_Fault]) -> list[Site]:
         others = {fault.party for fault in rest} - {first.party}
         kind = "rank" if case.request.placement is None else "tile"
         more = f"; and the same on {len(others)} more {kind}{'s' if len(others) > 1 else ''}" if others else ""
-        sites.append(Site(first.told(case) + more))
+        sites.append(Site(first.described(case) + more))
     return sites
 
 

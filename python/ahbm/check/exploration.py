@@ -19,7 +19,7 @@ from ahbm._core import Memory
 from ahbm.check.case import Case, narrowed
 from ahbm.check.checks import CALLS, UNDECIDED, examine
 from ahbm.check.reference import inputs
-from ahbm.errors import DataError, DeadlockError, Finding, KernelError, LintError, told
+from ahbm.errors import DataError, DeadlockError, Finding, KernelError, LintError, described
 
 if TYPE_CHECKING:
     from ahbm._core import Program
@@ -60,7 +60,7 @@ class Failure:
 
     def __str__(self) -> str:
         held = "".join(f"\n  agent {a} is held up {ps / 1000:g} ns before operation {op}" for a, op, ps in self.pauses)
-        findings = f"\n{told(self.findings)}" if self.findings else ""
+        findings = f"\n{described(self.findings)}" if self.findings else ""
         return f"seed {self.seed}: fails with {self.ranks} ranks and {self.count} elements a chunk{held}{findings}"
 
 

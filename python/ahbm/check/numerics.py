@@ -51,15 +51,15 @@ class Numerics:
         return asdict(self)
 
     def __str__(self) -> str:
-        def told(agree: bool | None) -> str:
+        def described(agree: bool | None) -> str:
             return "-" if agree is None else "identical" if agree else "different"
 
         return "\n".join(
             [
                 f"{self.collective} {self.op} by {self.algorithm}: {self.parties} x {self.bytes} B {self.dtype}",
                 f"  error       max {self.max_ulp:.3f} ulp, mean {self.mean_ulp:.4f} ulp over {self.samples} elements",
-                f"  bits        ranks {told(self.ranks_agree)}, runs {told(self.runs_agree)}, "
-                f"sizes {told(self.sizes_agree)}",
+                f"  bits        ranks {described(self.ranks_agree)}, runs {described(self.runs_agree)}, "
+                f"sizes {described(self.sizes_agree)}",
                 *(f"  order       {order}" for order in self.orders[:8]),
                 *([f"  order       and {len(self.orders) - 8} more"] if len(self.orders) > 8 else []),
                 *(f"  note        {note}" for note in self.notes),

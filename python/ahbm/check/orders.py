@@ -22,7 +22,7 @@ class Order:
     """Ranges [first, end) of the elements of their arrays."""
 
     def __str__(self) -> str:
-        return f"{self.order}  ranks {_told(self.ranks)} elements {_told(self.elements)}"
+        return f"{self.order}  ranks {_described(self.ranks)} elements {_described(self.elements)}"
 
 
 def orders(case: Case) -> list[Order]:
@@ -87,6 +87,6 @@ def _extend(ranges: list[tuple[int, int]], first: int, end: int) -> None:
     ranges.append((first, end))
 
 
-def _told(ranges: Sequence[tuple[int, int]]) -> str:
+def _described(ranges: Sequence[tuple[int, int]]) -> str:
     shown = ", ".join(f"[{a}, {b})" for a, b in ranges[:4])
     return shown + (f" and {len(ranges) - 4} more ranges" if len(ranges) > 4 else "")

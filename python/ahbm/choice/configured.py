@@ -127,8 +127,8 @@ def best(emulator: Emulator, request: Request, names: Sequence[str]) -> tuple[st
     if few or differ:
         costs = {name: emulator.cost(request, name) for name in known}
         for name, cost in costs.items():
-            told = f"takes {cost.ps / 1000:,.2f} ns" if isinstance(cost, Cost) else f"does not do: {cost.message}"
-            log("emulator", INFO, "%s %s", name, told)
+            message = f"takes {cost.ps / 1000:,.2f} ns" if isinstance(cost, Cost) else f"does not do: {cost.message}"
+            log("emulator", INFO, "%s %s", name, message)
         times = {name: cost.ps for name, cost in costs.items() if isinstance(cost, Cost)}
         if (winner := quickest(times)) is not None:
             note = f"{winner} runs: the quickest of {len(times)} that were simulated"

@@ -64,12 +64,12 @@ class Score:
 
     def to_json(self) -> dict[str, Any]:
         """The score as JSON-serialisable data; regrets are shares."""
-        told = {name: getattr(self.regret, name) for name in ("mean", "p95", "within_1_percent")}
+        regret = {name: getattr(self.regret, name) for name in ("mean", "p95", "within_1_percent")}
         return {
             "baseline": self.baseline,
             "split": self.split,
             "reward": self.reward,
-            "regret": told,
+            "regret": regret,
             "calls": self.regret.points,
             "runs": self.runs,
         }
@@ -113,7 +113,7 @@ def score(
         while not ended:
             request = env.asked().request
             observation, reward, terminated, truncated, info = env.step(policy.act(env, observation))
-            policy.told(info)
+            policy.observe(info)
             rewards.append(reward)
             topology = env.outcomes.machine(machine).topology
             point = Point(machine, topology, request.world_size, request.nbytes, request.collective, request.dtype)

@@ -72,7 +72,7 @@ class Card:
             rule = tuned.rules.choose(Query(point.collective, point.nbytes, point.ranks))
             if rule is not None:
                 machine = tuned.table.machines[point.machine]
-                note = bands.told(machine, point.collective, rule.algorithm, point.ranks, point.nbytes)
+                note = bands.note_of(machine, point.collective, rule.algorithm, point.ranks, point.nbytes)
                 found.append(bands.Noted(point.machine, point.nbytes, note))
         return bands.over(found)
 
@@ -124,10 +124,12 @@ class Card:
         )
         if names:
             yield f"- What stands for the libraries' algorithms: {', '.join(dict.fromkeys(names.split(', ')))}."
-        told = f"the protocol {given.protocol}" if given.protocol else "the quickest protocol of the machine's library"
+        message = (
+            f"the protocol {given.protocol}" if given.protocol else "the quickest protocol of the machine's library"
+        )
         yield (
-            f"- {given.channels} channels and {told} are written where an algorithm's entry says neither. The lines of "
-            f"NCCL's files were timed with them, as far as the algorithm and the machine have such."
+            f"- {given.channels} channels and {message} are written where an algorithm's entry says neither. The lines "
+            f"of NCCL's files were timed with them, as far as the algorithm and the machine have such."
         )
         nodes = {point.machine: tuned.nodes(point) for point in tuned.table.points()}
         yield f"- Computers of the ranks: {', '.join(f'{nodes[name]} of {name}' for name in nodes)}."

@@ -154,7 +154,7 @@ class _Choosing(gymnasium.Env[Observation, Any], ABC):
         if self._at >= len(self._order):
             raise gymnasium.error.ResetNeeded("the episode has ended: call reset")
         row, (entry, idle) = self._row, self._entry(action)
-        info = self._told(row, entry)
+        info = self._info(row, entry)
         if idle:
             info["without_effect"] = idle
         self._at += 1
@@ -240,12 +240,12 @@ class _Choosing(gymnasium.Env[Observation, Any], ABC):
             "action_mask": self._row.mask.copy(),
         }
 
-    def _told(self, row: _Row, entry: int) -> dict[str, Any]:
+    def _info(self, row: _Row, entry: int) -> dict[str, Any]:
         """What is said of a call that an entry performs."""
         if entry not in row.infos:
             outcome, taken, catalogue = row.outcome, row.taken[entry], self.outcomes.catalogue
             ps, best = outcome.ps[taken] or 0, outcome.ps[outcome.best] or 0
-            told = {
+            info = {
                 "collective": row.asked.request.collective,
                 "bytes": row.asked.request.nbytes,
                 "algorithm": catalogue[entry].name,
@@ -256,9 +256,9 @@ class _Choosing(gymnasium.Env[Observation, Any], ABC):
                 "regret": ps / best - 1,
             }
             if taken != entry:
-                told["refused"] = outcome.refusals[entry]
-                told["instead"] = catalogue[taken].name
-            row.infos[entry] = told
+                info["refused"] = outcome.refusals[entry]
+                info["instead"] = catalogue[taken].name
+            row.infos[entry] = info
         found = {"machine": self._actual, **row.infos[entry]}
         if self._per_chunk:
             if entry not in row.shares:

@@ -117,7 +117,7 @@ def judge(
     has timed.
     """
     turning = turning or Turning(table)
-    told: dict[str, None] = {}
+    notes: dict[str, None] = {}
     names = dict.fromkeys(rule.algorithm for rule in read.rules)
     losses, left, misled = [], [], []
     catalogue = [entry.name for entry in table.catalogue.of_collective(table.collective)]
@@ -148,7 +148,7 @@ def judge(
             continue
         stands[rule.algorithm] = chosen
         best, least = table.best(point.machine, point.nbytes)
-        told |= dict.fromkeys(turning.at(point, chosen, rule.alone).notes)
+        notes |= dict.fromkeys(turning.at(point, chosen, rule.alone).notes)
         ps = turning.ps(point, chosen, rule.alone)
         losses.append(Loss(point, chosen, ps, *((chosen, ps) if ps < least else (best, least))))
     named = {ours for ours in known.values() if ours is not None}
@@ -159,7 +159,7 @@ def judge(
         tuple(left),
         stands,
         tuple(without),
-        tuple(told),
+        tuple(notes),
         table.runs,
         wrong=table.wrong,
         misled=tuple(misled),
@@ -213,11 +213,13 @@ def _collective(file: object, rules: Rules, wanted: str | None) -> str:
     known = list(dict.fromkeys(rule.collective for rule in rules))
     if wanted in known:
         return wanted
-    told = ", ".join(known) or "nothing"
+    message = ", ".join(known) or "nothing"
     if wanted is not None:
-        raise ConfigError("AHBM-C146", f"{file} has no rule for {wanted}: it is for {told}")
+        raise ConfigError("AHBM-C146", f"{file} has no rule for {wanted}: it is for {message}")
     if len(known) != 1:
-        raise ConfigError("AHBM-C146", f"{file} is for {told}", hint="name one: ahbm tune COLLECTIVE --evaluate FILE")
+        raise ConfigError(
+            "AHBM-C146", f"{file} is for {message}", hint="name one: ahbm tune COLLECTIVE --evaluate FILE"
+        )
     return known[0]
 
 

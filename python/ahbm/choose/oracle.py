@@ -114,8 +114,8 @@ class OracleTable(Rows):
         found: dict[str, str] = {}
         for row in self:
             if row["code"] is not None and wanted(row["code"]):
-                told = f"{row['code']} {row['message']} ({row['bytes']} B on {row['machine']})"
-                found.setdefault(row["algorithm"], told)
+                message = f"{row['code']} {row['message']} ({row['bytes']} B on {row['machine']})"
+                found.setdefault(row["algorithm"], message)
         return found
 
     def wrong_at(self, point: Point) -> list[str]:
@@ -234,8 +234,8 @@ class Oracle:
         for row in rows:
             name, at = row["machine"], (row["machine"], row["bytes"])
             machine = self.machines[name]
-            told = (name, machine.topology, row["ranks"] or machine.sips, row["bytes"], row["algorithm"])
-            values.append((*told, row["latency_ns"], bounds.get(at), *(row[name] for name in FAILED)))
+            place = (name, machine.topology, row["ranks"] or machine.sips, row["bytes"], row["algorithm"])
+            values.append((*place, row["latency_ns"], bounds.get(at), *(row[name] for name in FAILED)))
         # The space goes algorithm by algorithm, the table size by size.
         order = {name: number for number, name in enumerate(self.machines)}
         values.sort(key=lambda row: (order[row[0]], row[3]))

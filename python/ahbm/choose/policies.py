@@ -51,7 +51,7 @@ class Policy(ABC):
     def act(self, env: Select, observation: Observation) -> int:
         """The action for the call that `env` shows."""
 
-    def told(self, info: dict[str, Any]) -> None:
+    def observe(self, info: dict[str, Any]) -> None:
         """What came of the last action."""
         return None
 
@@ -168,7 +168,7 @@ class Bandit(Policy):
         self._chosen = int(untried[0] if untried else max(runs, key=self._worth()))
         return self._chosen
 
-    def told(self, info: dict[str, Any]) -> None:
+    def observe(self, info: dict[str, Any]) -> None:
         self._here.setdefault(self._chosen, []).append(-math.log(info["time_ns"] / info["bound_ns"]))
 
     @abstractmethod

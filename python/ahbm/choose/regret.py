@@ -90,5 +90,7 @@ class Regret:
         return {**{name: value for name, value in vars(self).items() if name != "worst"}, "worst": worst}
 
     def __str__(self) -> str:
-        told = f"{self.mean:.2%} mean, {self.p95:.2%} p95, {self.within_1_percent:.0%} within 1 %, {self.points} points"
-        return told + (f", {self.refusals} choices do not run" if self.refusals else "")
+        message = (
+            f"{self.mean:.2%} mean, {self.p95:.2%} p95, {self.within_1_percent:.0%} within 1 %, {self.points} points"
+        )
+        return message + (f", {self.refusals} choices do not run" if self.refusals else "")

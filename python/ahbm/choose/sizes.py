@@ -7,7 +7,7 @@ from math import lcm
 
 from ahbm._core import Machine
 from ahbm.base.elements import element
-from ahbm.base.sizes import Unit, told
+from ahbm.base.sizes import Unit, resize_notes
 from ahbm.choose.catalogue import Catalogue
 from ahbm.config.ccl import CclConfig
 from ahbm.config.topology import overruled
@@ -34,7 +34,7 @@ def whole_sizes(
             unit = both if both <= largest else unit
     what = f"a choice for {' and '.join(str(ranks) for ranks in sorted({machine.sips for machine in machines}))} ranks"
     found = list(Unit(unit, what).fit(sorted(sizes)))
-    notes = dict.fromkeys(told(resized for _, resized in found))
+    notes = dict.fromkeys(resize_notes(resized for _, resized in found))
     for on in map(emulator.on, machines):
         for entry in catalogue:
             ranks = on.settings(entry.given or entry.name).world_size or on.world_size

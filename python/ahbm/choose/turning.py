@@ -57,8 +57,8 @@ class Turning:
 
     def ps(self, point: Point, algorithm: str, knobs: Knobs) -> int:
         """The same as simulated ps; where it does not run under the knobs, what it takes without."""
-        turned = self.at(point, algorithm, knobs)
-        return self._table.times(point.machine, point.nbytes)[algorithm] if turned.ps is None else turned.ps
+        answer = self.at(point, algorithm, knobs)
+        return self._table.times(point.machine, point.nbytes)[algorithm] if answer.ps is None else answer.ps
 
     def protocols(self, point: Point, algorithm: str) -> list[str]:
         """The protocols of NCCL that the machine's library uses for an algorithm at a point, and has been fitted for;
@@ -83,7 +83,7 @@ class Turning:
             ran = emulator.compile(request, emulator.with_knobs(request, own, knobs))
             return Turned(ran.latency_ps, tuple(note for note in ran.notes if note.startswith("knobs:")))
         except AhbmError as error:
-            what = f"{algorithm} does not run with {knobs.told}, and is timed without: {error.message}"
+            what = f"{algorithm} does not run with {knobs.text}, and is timed without: {error.message}"
             return Turned(None, (what,), error.code in ("AHBM-C192", "AHBM-C210"))
 
     def _emulator(self, point: Point) -> Emulator:

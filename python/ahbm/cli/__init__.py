@@ -16,7 +16,7 @@ from ahbm.base.load import forget_files_read
 from ahbm.cli import progress
 from ahbm.cli.app import app
 from ahbm.cli.excerpts import Excerpts
-from ahbm.cli.stdout import told, written
+from ahbm.cli.stdout import unfailing, written
 from ahbm.errors import AhbmError, InterruptedRun
 
 __all__ = ["app", "main"]
@@ -34,7 +34,7 @@ def main() -> None:
     """
     forget_files_read()
     progress.begin()
-    with told():
+    with unfailing():
         try:
             with written():
                 app(hoisted(sys.argv[1:]), prog_name="ahbm")
@@ -42,8 +42,8 @@ def main() -> None:
             progress.clear()
             error = raised if isinstance(raised, AhbmError) else exhausted(raised)
             as_json = not {"--json", "--json-lines"}.isdisjoint(sys.argv[1:])
-            told_of = json.dumps(error.to_json(), indent=2) if as_json else Excerpts().below(_told(error))
-            print(told_of, file=sys.stderr, flush=True)
+            text = json.dumps(error.to_json(), indent=2) if as_json else Excerpts().below(_text(error))
+            print(text, file=sys.stderr, flush=True)
             sys.exit(error.exit_code)
 
 
@@ -63,7 +63,7 @@ def _verbose(count: int) -> None:
         logging.getLogger("ahbm").setLevel(level)
 
 
-def _told(error: AhbmError) -> str:
+def _text(error: AhbmError) -> str:
     if isinstance(error, InterruptedRun):
         return f"{error.code} {error.message}"
     text = f"{type(error).__name__}: {error}"

@@ -10,7 +10,7 @@ import typer
 import typer.core
 import typer.main
 
-from ahbm.cli.interrupts import heard, interrupted
+from ahbm.cli.interrupts import interrupted, interruptible
 from ahbm.errors import ConfigError
 
 PANELS = {
@@ -78,7 +78,7 @@ class _Commands(typer.core.TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            with heard():
+            with interruptible():
                 return super().invoke(ctx)
         except KeyboardInterrupt as stop:
             raise interrupted(stop) from stop

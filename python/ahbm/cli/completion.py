@@ -16,8 +16,8 @@ def explainable(incomplete: str) -> list[str]:
     """Collectives, and error codes where one is begun."""
     from ahbm._core import codes
 
-    told = [code for code, *_ in codes()] if incomplete.startswith("AHBM-") else []
-    return [*collectives(incomplete), *_fitting(told, incomplete)]
+    known = [code for code, *_ in codes()] if incomplete.startswith("AHBM-") else []
+    return [*collectives(incomplete), *_fitting(known, incomplete)]
 
 
 def algorithms(incomplete: str) -> list[str]:

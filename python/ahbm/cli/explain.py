@@ -59,8 +59,8 @@ def explain(
     The critical path from launch to end adds up to the latency, to the picosecond.
     """
     if is_code(target):
-        told = explained(target)
-        typer.echo(json.dumps(told._asdict(), indent=2) if as_json else str(told))
+        answer = explained(target)
+        typer.echo(json.dumps(answer._asdict(), indent=2) if as_json else str(answer))
         return
     budget, changes = parse_what_if(what_if)
     opened = asked.open(target, args=arguments_of(context))

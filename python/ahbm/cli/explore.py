@@ -56,7 +56,7 @@ def explore(
     from ahbm.check.exploration import attempt, shrink
     from ahbm.config.topology import COUNT
     from ahbm.core.spec import machine_name
-    from ahbm.errors import AhbmError, DataError, UnsupportedError, told
+    from ahbm.errors import AhbmError, DataError, UnsupportedError, described
 
     args = arguments_of(context)
     case, checks = asked.open(target, args=args).case, parse(check)
@@ -92,7 +92,7 @@ def explore(
             typer.echo(json.dumps(data, indent=2))
         else:
             if undecided:
-                typer.echo(excerpts.below(told(list(undecided.values()))))
+                typer.echo(excerpts.below(described(list(undecided.values()))))
             for failure in failures:
                 typer.echo(excerpts.below(str(failure)))
             what = f"{whole.collective} by {case.compiled().algorithm} on {machine_name(case.emulator.machine)}"

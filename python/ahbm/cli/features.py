@@ -46,7 +46,7 @@ def features(
     if as_csv and as_json:
         raise ConfigError("AHBM-C146", "--csv and --json are two forms", hint="give one of them")
     found = gathered([(target, cell.options(device=device)) for cell in asked.cells() for target in targets])
-    told = json.dumps(found.to_json(), indent=2) if as_json else found.csv().rstrip("\n") if as_csv else str(found)
-    typer.echo(told)
-    for told in (*map(str, found.warnings), *(f"note: {note}" for note in found.notes)) if as_csv else ():
-        typer.echo(told, err=True)
+    message = json.dumps(found.to_json(), indent=2) if as_json else found.csv().rstrip("\n") if as_csv else str(found)
+    typer.echo(message)
+    for message in (*map(str, found.warnings), *(f"note: {note}" for note in found.notes)) if as_csv else ():
+        typer.echo(message, err=True)

@@ -27,7 +27,7 @@ _scripts: list[bool] = []
 
 
 @contextlib.contextmanager
-def heard() -> Iterator[None]:
+def interruptible() -> Iterator[None]:
     """Inside the `with` block, Ctrl-C ends the process even where no Python code runs.
 
     Does nothing outside of the main thread, where somebody else handles Ctrl-C, and for help, which is quick.
@@ -48,7 +48,7 @@ def heard() -> Iterator[None]:
     def unheard() -> bool:
         if _scripts:
             return False
-        told(str(interrupted(sys._current_frames().get(main)).message))
+        say(str(interrupted(sys._current_frames().get(main)).message))
         return True
 
     # Sockets, because Windows wakes nothing else.
@@ -74,7 +74,7 @@ def is_left_to_script() -> bool:
     return bool(_scripts)
 
 
-def told(message: str) -> None:
+def say(message: str) -> None:
     """Writes one line to standard error, if it can be written to."""
     progress.clear()
     with contextlib.suppress(OSError):

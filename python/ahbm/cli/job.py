@@ -102,8 +102,8 @@ def job(
     workload = transformer_of(values).workload(name)
     files = workload.write(output)
     if as_json:
-        told = {"ranks": workload.ranks, "nodes": workload.nodes, "graphs": workload.graphs}
-        typer.echo(json.dumps({**told, "files": [str(path) for path in files]}))
+        summary = {"ranks": workload.ranks, "nodes": workload.nodes, "graphs": workload.graphs}
+        typer.echo(json.dumps({**summary, "files": [str(path) for path in files]}))
         return
     total = sum(path.stat().st_size for path in files)
     typer.echo(

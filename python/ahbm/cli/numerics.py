@@ -35,5 +35,5 @@ def numerics(
     case = asked.open(target, device=device).case
     found = measure(case, seeds, progress.at)
     progress.clear()
-    told = "\n".join([str(found), *(f"note: {note}" for note in case.overruled)])
-    typer.echo(json.dumps(found.to_json(), indent=2) if as_json else told)
+    message = "\n".join([str(found), *(f"note: {note}" for note in case.overruled)])
+    typer.echo(json.dumps(found.to_json(), indent=2) if as_json else message)

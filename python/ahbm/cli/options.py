@@ -307,7 +307,7 @@ class Asked(Recorded, Files, Terms):
             for compute in product(*scaled)
         ]
 
-    def told(self) -> list[str]:
+    def labels(self) -> list[str]:
         """What tells a cell from others, as it is given on the command line."""
         topology = [f"-t {name}" for name in self.topologies or ()]
         ranks = [f"--ranks {self.ranks}"] if self.ranks else []
@@ -358,7 +358,7 @@ class Asked(Recorded, Files, Terms):
 
     def open(self, target: str, *, device: bool = False, args: Sequence[str] = ()) -> Target:
         """`target`, a collective, a file, or a script with `args`, with these options. Raises as `ahbm.open`."""
-        from ahbm.job.door import open_
+        from ahbm.job.open import open_
         from ahbm.job.targets import Target
 
         found = open_(target, **self.options(device=device, args=args))
@@ -472,7 +472,7 @@ class Swept(Sizes, Terms):
         from ahbm.config.reading import Reading
         from ahbm.dsl.script import Script, imports_language
         from ahbm.dsl.variation import parse_ranges, varied
-        from ahbm.job.door import is_plan
+        from ahbm.job.open import is_plan
         from ahbm.runs.plans import Options, added, free_name
 
         options = Options(reading=Reading(self.quirks))
@@ -480,7 +480,7 @@ class Swept(Sizes, Terms):
             script = Script(target, tuple(args), self.program, self.frontend)
             ranges = parse_ranges(self.vary or ())
             name = free_name(target, self.ccl, self.overrides)
-            found = {f"{name},{told}" if told else name: one for told, one in varied(script, ranges)}
+            found = {f"{name},{label}" if label else name: one for label, one in varied(script, ranges)}
             return added(found, self.topology, self.overrides, options)
         if self.vary or self.program or self.frontend:
             raise ConfigError("AHBM-C146", f"{target} is no script: it takes no --vary, --program or --frontend")

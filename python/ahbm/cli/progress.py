@@ -21,7 +21,7 @@ class _State:
     where: str = ""
     drawn: bool = False
     """Whether a line stands that is to be erased."""
-    told_s: float = 0.0
+    shown_s: float = 0.0
 
 
 _state = _State()
@@ -39,8 +39,8 @@ def at(where: str, *, lines: bool = False) -> None:
         width = shutil.get_terminal_size().columns - 1
         _write(f"\r\x1b[K{where[:width]}")
         _state.drawn = True
-    elif (lines or os.environ.get("AHBM_PROGRESS") == "1") and time.monotonic() - _state.told_s >= EVERY_S:
-        _state.told_s = time.monotonic()
+    elif (lines or os.environ.get("AHBM_PROGRESS") == "1") and time.monotonic() - _state.shown_s >= EVERY_S:
+        _state.shown_s = time.monotonic()
         _write(f"# {where}\n")
 
 

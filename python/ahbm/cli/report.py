@@ -157,7 +157,7 @@ def _timed(
     """A job, a trace, or a plan without a known result, and whether it states its sizes; None for what is measured."""
     from ahbm.base.elements import parse_dtype
     from ahbm.base.sizes import parse_size
-    from ahbm.job.door import open_
+    from ahbm.job.open import open_
     from ahbm.job.replay import JobReport
     from ahbm.job.targets import Target
     from ahbm.runs.timed import TimeReport

@@ -85,7 +85,7 @@ def run(
     the exit code is the one of the first that did not.
     """
     from ahbm._core import check_timeline_name
-    from ahbm.job.door import is_case
+    from ahbm.job.open import is_case
     from ahbm.job.options import Where, given, names_of, only, refuse
     from ahbm.job.targets import PlanFile
     from ahbm.runs.report import Report
@@ -181,9 +181,9 @@ def _each_job(target: str, cells: Sequence[Asked], as_json: bool) -> None:
     from ahbm.job.targets import Job
     from ahbm.job.what_if import Point, WhatIf, points
 
-    told = [cell.told() for cell in cells]
-    common = set.intersection(*map(set, told))
-    labels = [", ".join(text for text in one if text not in common) for one in told]
+    texts = [cell.labels() for cell in cells]
+    common = set.intersection(*map(set, texts))
+    labels = [", ".join(text for text in one if text not in common) for one in texts]
     found: list[Point] = []
     jobs = (Job(target, OfJob.of(target, given(cell.options()))) for cell in cells)
     for point in points(zip(labels, jobs, strict=True)):

@@ -28,7 +28,7 @@ def init(
     """Write a working project: ccl.yaml, topology.yaml, an algorithm and its test."""
     from ahbm.config.scaffold import new_project
 
-    _told(new_project(folder), as_json)
+    _echo(new_project(folder), as_json)
 
 
 @app.command(
@@ -45,10 +45,10 @@ def new(
     """Write algorithms/NAME.py, its entry in ccl.yaml, and tests/test_NAME.py."""
     from ahbm.config.scaffold import new_algorithm
 
-    _told(new_algorithm(name, Path()), as_json)
+    _echo(new_algorithm(name, Path()), as_json)
 
 
-def _told(written: list[Path], as_json: bool) -> None:
+def _echo(written: list[Path], as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps({"files": [str(path) for path in written]}))
         return

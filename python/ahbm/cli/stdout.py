@@ -18,15 +18,15 @@ class _Output(io.TextIOWrapper):
     """Raises ConfigError (AHBM-C141) where the file behind it is full, and BrokenPipeError where nobody reads it."""
 
     def write(self, text: str) -> int:
-        with self._told():
+        with self._guarded():
             return super().write(text)
 
     def flush(self) -> None:
-        with self._told():
+        with self._guarded():
             super().flush()
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _guarded(self) -> Iterator[None]:
         try:
             yield
         except BrokenPipeError:
@@ -72,7 +72,7 @@ def written() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def told() -> Iterator[None]:
+def unfailing() -> Iterator[None]:
     """Inside the `with` block, standard error never fails."""
     before = sys.stderr
     if not isinstance(before, io.TextIOWrapper):

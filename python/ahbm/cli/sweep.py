@@ -96,7 +96,7 @@ def sweep(
 
 def _run(path: Path, output: Path | None, jobs: int | None, dask: str | None, as_json: bool) -> None:
     from ahbm.base.host import processors
-    from ahbm.base.sizes import told as told_sizes
+    from ahbm.base.sizes import resize_notes
     from ahbm.sweeps.space import Space
     from ahbm.sweeps.sweep import Progress, dask_executor, swept, workers_of
 
@@ -105,28 +105,28 @@ def _run(path: Path, output: Path | None, jobs: int | None, dask: str | None, as
         raise ConfigError("AHBM-C146", "ahbm sweep writes its rows into a folder", hint="name it: -o rows")
     executor = None if dask is None else dask_executor(dask)
     jobs = jobs if jobs is not None or executor is not None else processors()
-    told = Progress(space.count)
+    state = Progress(space.count)
 
     def tell(now: Progress) -> None:
-        nonlocal told
-        told = now
+        nonlocal state
+        state = now
         progress.at(str(now), lines=not as_json)
 
     for _ in swept(space, workers_of(space, jobs, executor), output, tell=tell):
         pass
     progress.clear()
     if as_json:
-        found: dict[str, Any] = {"cases": told.total, "known": told.known, "run": told.done, "failed": told.failed}
-        found |= {"wrong": told.wrong}
-        found |= {"resized": [one.to_json() for one in told.resized]} if told.resized else {}
+        found: dict[str, Any] = {"cases": state.total, "known": state.known, "run": state.done, "failed": state.failed}
+        found |= {"wrong": state.wrong}
+        found |= {"resized": [one.to_json() for one in state.resized]} if state.resized else {}
         typer.echo(json.dumps({**found, "store": str(output)}))
     else:
-        failed = f", {told.failed:,} of them did not run to their end" if told.failed else ""
-        failed += f", {told.wrong:,} of them wrong" if told.wrong else ""
-        typer.echo(f"{told.total:,} cases in {output}: {told.known:,} were there, {told.done:,} are new{failed}")
-        for note in told_sizes(told.resized):
+        failed = f", {state.failed:,} of them did not run to their end" if state.failed else ""
+        failed += f", {state.wrong:,} of them wrong" if state.wrong else ""
+        typer.echo(f"{state.total:,} cases in {output}: {state.known:,} were there, {state.done:,} are new{failed}")
+        for note in resize_notes(state.resized):
             typer.echo(f"note: {note}")
-    fail_where(told.wrong > 0)
+    fail_where(state.wrong > 0)
 
 
 def _show(
@@ -159,8 +159,8 @@ def _show(
         return
     if sensitivity:
         effects = answers.sensitivity(store.rows())
-        told = [f"{effect.factor:8.3f}x  {effect.key}: {_shares(effect.values)}" for effect in effects]
-        _print([effect.to_json() for effect in effects], told, as_csv, as_json)
+        state = [f"{effect.factor:8.3f}x  {effect.key}: {_shares(effect.values)}" for effect in effects]
+        _print([effect.to_json() for effect in effects], state, as_csv, as_json)
         return
     if goals:
         # The columns of the goals decide; the rest is read of what they leave.
@@ -216,8 +216,8 @@ def _table(rows: Rows, goals: list[str]) -> None:
     if len(rows) > SHOWN:
         typer.echo(f"and {len(rows) - SHOWN:,} more rows: --csv or --json prints all")
     if "calibration" in rows.columns:
-        told = zip(*map(rows.column, ("machine", "job", "bytes", "calibration")), strict=True)
-        typer.echo("".join(f"note: {note}\n" for note in bands.of_rows(told)), nl=False)
+        facts = zip(*map(rows.column, ("machine", "job", "bytes", "calibration")), strict=True)
+        typer.echo("".join(f"note: {note}\n" for note in bands.of_rows(facts)), nl=False)
 
 
 def _diff(before: Path, after: Path, as_json: bool) -> None:

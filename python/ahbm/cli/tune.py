@@ -253,11 +253,11 @@ def _write(
     if as_json:
         typer.echo(json.dumps(saved.to_json() | files, indent=2))
     else:
-        typer.echo("\n".join(_told(saved)))
+        typer.echo("\n".join(_lines(saved)))
     return saved
 
 
-def _told(saved: Card) -> Iterator[str]:
+def _lines(saved: Card) -> Iterator[str]:
     yield from saved.lines()
     for path in saved.files:
         yield f"# written {path}"

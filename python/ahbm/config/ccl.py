@@ -21,7 +21,7 @@ from ahbm.base.load import load_text
 from ahbm.base.yaml_source import KeyPath, Source, did_you_mean, parse, scalar, scalar_text
 from ahbm.config.checks import AUTO, Check, backpressure, integer, selector, size, text, texts
 from ahbm.config.kinds import KINDS, keys, kind
-from ahbm.config.rules import RULE, Named, Place, Written, hiding, is_placed, selector_told, told
+from ahbm.config.rules import RULE, Named, Place, Written, described, described_selector, hiding, is_placed
 from ahbm.config.settings import Queues, Settings
 from ahbm.errors import ConfigError, Site, UnsupportedError
 
@@ -153,7 +153,7 @@ class CclConfig:
     def unmet_ranks(self, collective: str, counts: Collection[int]) -> tuple[str, ...]:
         """Notes on the user's rules for as many ranks as no call has, of calls among these numbers of ranks."""
         rules = [rule for rule in self._own(collective) if rule.get("ranks") not in (None, *counts)]
-        return tuple(f"no {collective} meets the rule {told(rule)!r}" for rule in rules)
+        return tuple(f"no {collective} meets the rule {described(rule)!r}" for rule in rules)
 
     def _written(self, collective: str) -> Written:
         """The rules of a collective, once all layers are laid."""
@@ -221,7 +221,7 @@ class CclConfig:
         for name, choice in self._collectives.items():
             for at, rule in enumerate(choice if isinstance(choice, list) else ()):
                 if is_placed(rule):
-                    label = f"collectives.{name}.{at}: {told(rule)}"
+                    label = f"collectives.{name}.{at}: {described(rule)}"
                     yield name, Site(label, self._place(("collectives", name, at)))
 
     def is_own(self, collective: str) -> bool:
@@ -235,13 +235,13 @@ class CclConfig:
         """The algorithms of a collective, for people."""
         choice = self._collectives.get(collective)
         chosen = self._defaults.get("selector")
-        ahead = [] if chosen is None or self.is_own(collective) else [f"selector {selector_told(chosen)}"]
+        ahead = [] if chosen is None or self.is_own(collective) else [f"selector {described_selector(chosen)}"]
         if choice is None:
             return ", else ".join([*ahead, self._described_defaults()] if collective == "all_reduce" else ["-"])
         if isinstance(choice, str):
             return ", else ".join([*ahead, choice])
         rest = [self._described_defaults()] if collective == "all_reduce" and not any(map(_is_for_all, choice)) else []
-        return ", else ".join([*map(told, choice), *rest])
+        return ", else ".join([*map(described, choice), *rest])
 
     def _described_defaults(self) -> str:
         *others, last = self.defaults
@@ -380,10 +380,10 @@ class CclConfig:
         further = [key for key in entry if key not in known and key.isidentifier()] if own is not None else []
         _check_keys(source, path, entry, {**known, **{key: own for key in further if own is not None}})
         if len(found) != 1:
-            told = " and ".join(f"a {key}" for key in found) or f"no {', '.join(KINDS)}"
+            message = " and ".join(f"a {key}" for key in found) or f"no {', '.join(KINDS)}"
             raise ConfigError(
                 "AHBM-C104" if not found else "AHBM-C103",
-                f"algorithms.{name} has {told}",
+                f"algorithms.{name} has {message}",
                 sites=(Site("written", source.place(path)),),
                 hint=f"add {', or '.join(kind(key).example for key in KINDS)}".replace("NAME", name),
             )

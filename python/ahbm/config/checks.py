@@ -92,15 +92,15 @@ def one_of(*known: str) -> Check:
     return check
 
 
-def mapping(keys: Mapping[str, Check], told: str) -> Check:
-    """A mapping with some of the `keys`; `told` says so."""
+def mapping(keys: Mapping[str, Check], wanted: str) -> Check:
+    """A mapping with some of the `keys`; `wanted` says so."""
 
     properties = {key: schema_of(inner) for key, inner in keys.items()}
 
     @shaped({"type": "object", "properties": properties, "additionalProperties": False})
     def check(value: Any) -> str | None:
         good = isinstance(value, dict) and all(key in keys and keys[key](v) is None for key, v in value.items())
-        return None if good else told
+        return None if good else wanted
 
     return check
 

@@ -219,8 +219,8 @@ def _held(machine: Machine, protocol: Protocol, changed: Mapping[str, str]) -> l
         if gbs is None:
             continue
         if protocol.wires[which] is None:
-            told = f"is more than protocol {name} carries, {gbs:g} GB/s {over}: the protocol's limit holds"
-            notes.append(f"{key}={value} {told}")
+            message = f"is more than protocol {name} carries, {gbs:g} GB/s {over}: the protocol's limit holds"
+            notes.append(f"{key}={value} {message}")
         elif gbs * ALIKE < _gbs(found[key]) and _gbs(found[key]) > ALIKE * (protocol.wires[which] or 0):
             notes.append(
                 f"{key}={value}: protocol {name} carries {gbs:.4g} GB/s {over}; the rest of its time is no wire's"
@@ -229,16 +229,16 @@ def _held(machine: Machine, protocol: Protocol, changed: Mapping[str, str]) -> l
         link, way = _gbs(found[LINK_GBS]), _gbs(found[NIC_GBS])
         if machine.striped:
             way *= machine.node_size * float(found.get(GAIN, 1))
-        told = f"links carry {link:.4g} GB/s inside a node, and its interfaces {way:.4g} to others"
+        message = f"links carry {link:.4g} GB/s inside a node, and its interfaces {way:.4g} to others"
         other = [
             key
             for key, wire in zip((LINK_GBS, NIC_GBS), protocol.wires, strict=True)
             if key in changed and (wire is None or abs(_gbs(found[key]) / wire - 1) > ROUNDED)
         ]
         if NIC_GBS in other and way > ALIKE * link:
-            notes.append(f"{NIC_GBS}={changed[NIC_GBS]}: {told}: the links bind, {LINK_GBS}")
+            notes.append(f"{NIC_GBS}={changed[NIC_GBS]}: {message}: the links bind, {LINK_GBS}")
         if LINK_GBS in other and link > ALIKE * way:
-            notes.append(f"{LINK_GBS}={changed[LINK_GBS]}: {told}: between nodes the interfaces bind, {NIC_GBS}")
+            notes.append(f"{LINK_GBS}={changed[LINK_GBS]}: {message}: between nodes the interfaces bind, {NIC_GBS}")
     return notes
 
 
@@ -269,8 +269,8 @@ def in_steps(machine: Machine, changes: Mapping[str, object]) -> dict[str, objec
     return changed
 
 
-def _gbs(told: str) -> float:
-    return float(told.removesuffix("GB/s"))
+def _gbs(text: str) -> float:
+    return float(text.removesuffix("GB/s"))
 
 
 def usable(machine: Machine, nbytes: int, ranks: int) -> Sequence[Protocol]:

@@ -88,7 +88,7 @@ class Written:
         """The rules before the one that holds for a call, in words, that are for such a call of other ranks."""
         passed = self.rules[: self.first(nbytes, ranks, None, selectors=True)]
         return [
-            told(rule)
+            described(rule)
             for rule, one in zip(passed, self.ordered, strict=False)
             if ranks not in one.ranks and nbytes in one.nbytes and not is_placed(rule)
         ]
@@ -113,13 +113,13 @@ def hiding(rules: Sequence[Mapping[str, Any]], at: int) -> list[Mapping[str, Any
     ]
 
 
-def selector_told(value: str | Mapping[str, Any]) -> str:
+def described_selector(value: str | Mapping[str, Any]) -> str:
     """A selector in words."""
     return value if isinstance(value, str) else str(value["kind"])
 
 
-def told(rule: Mapping[str, Any]) -> str:
+def described(rule: Mapping[str, Any]) -> str:
     """A rule in words: `ring of 4 ranks in groups tp* up to 64 B`."""
     words = {"ranks": "of {} ranks", "group": "in groups {!r}", "node": "at nodes {!r}", "max_bytes": "up to {} B"}
-    named = rule.get("algorithm") or f"selector {selector_told(rule['selector'])}"
+    named = rule.get("algorithm") or f"selector {described_selector(rule['selector'])}"
     return " ".join([named, *(form.format(rule[key]) for key, form in words.items() if key in rule)])

@@ -170,7 +170,7 @@ def sheet(machine: Machine) -> tuple[str, ...]:
     if name is None:
         return ()
     at = machine.roofline
-    told = f"{at.operations_per_ns / 1000:,.6g} TFLOP/s in two bytes, {at.bytes_per_ns:,.6g} GB/s"
+    message = f"{at.operations_per_ns / 1000:,.6g} TFLOP/s in two bytes, {at.bytes_per_ns:,.6g} GB/s"
     changed = ", ".join(key for key, _ in machine.overrides if key.startswith(_ROOFLINE))
     own = f"; {changed} changed" if changed else f" ({source})" if source else ""
-    return (f"computations by the data sheet of {name}: {told}{own}",)
+    return (f"computations by the data sheet of {name}: {message}{own}",)

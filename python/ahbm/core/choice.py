@@ -38,7 +38,7 @@ class Choice(Knobs):
         return self.algorithm if isinstance(self.algorithm, str) else self.algorithm.name
 
     def __str__(self) -> str:
-        return ", ".join(filter(None, (self.name, self.told))) + f" (chosen by {self.rule})"
+        return ", ".join(filter(None, (self.name, self.text))) + f" (chosen by {self.rule})"
 
 
 class Candidates(Mapping[str, "Algorithm"]):

@@ -16,7 +16,7 @@ from ahbm._core import Memory, Program, Recipe, Timeline
 from ahbm.base.request import Request
 from ahbm.core.limits import Bound
 from ahbm.core.with_knobs import WithKnobs
-from ahbm.errors import AhbmError, Finding, told
+from ahbm.errors import AhbmError, Finding, described
 from ahbm.source.algorithm import Algorithm
 
 SPARE_BYTES = 1 << 30
@@ -192,7 +192,7 @@ class Refusal(NamedTuple):
         return AhbmError.of(self.findings)
 
     def __str__(self) -> str:
-        return told(self.findings)
+        return described(self.findings)
 
 
 class Spares:

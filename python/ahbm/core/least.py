@@ -43,10 +43,10 @@ def least(emulator: Emulator, request: Request, sips: Sequence[int], compiled: C
         return max(found, key=lambda bound: -1 if bound.ps is None else bound.ps)
 
     ways = _ways(emulator, request, compiled)
-    found = [(told, emulator.priced(emulator.costs(request, protocol, sips=sips))[1]) for told, protocol in ways]
+    found = [(label, emulator.priced(emulator.costs(request, protocol, sips=sips))[1]) for label, protocol in ways]
 
     def find() -> Bound:
-        bounds = [of(limits).told(told) for told, limits in found]
+        bounds = [of(limits).labelled(label) for label, limits in found]
         return min(bounds, key=lambda bound: -1 if bound.ps is None else bound.ps)
 
     return Bound(find)

@@ -54,11 +54,11 @@ class Bound:
 
         def find() -> Bound:
             later = Bound.known(None if self.ps is None else self.ps + ps, self.reason, self.tightest)
-            return later.told(f", after a launch of {ps / 1000:,.0f} ns")
+            return later.labelled(f", after a launch of {ps / 1000:,.0f} ns")
 
         return Bound(find)
 
-    def told(self, more: str) -> Bound:
+    def labelled(self, more: str) -> Bound:
         """The same with more words behind its reason, before the doubt whether it is the tightest."""
         if not more or not self.ps:
             return self

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ahbm.base import codes
 from ahbm.base.verdicts import CHECK_ENV
-from ahbm.errors import AhbmError, Finding, ProgramWarning, told
+from ahbm.errors import AhbmError, Finding, ProgramWarning, described
 
 if TYPE_CHECKING:
     from ahbm._core import Plan
@@ -49,7 +49,7 @@ class Judgement:
 
     def __str__(self) -> str:
         said = "not checked" if self.verdict in _UNKNOWN else self.verdict.replace("_", " ")
-        lines = [f"  {line}" for line in told(self.findings).splitlines()]
+        lines = [f"  {line}" for line in described(self.findings).splitlines()]
         return "\n".join([f"{self.name}: {said}", *lines])
 
 

@@ -137,7 +137,7 @@ def execute(path: str, args: Sequence[str]) -> list[tuple[Path, str]]:
     script, folder, known = Path(path), Path(path).resolve().parent, set(sys.modules)
     files = [script]
     try:
-        with told(path), as_main(path, args):
+        with judged(path), as_main(path, args):
             runpy.run_path(path, run_name="__main__")
     finally:
         for name in set(sys.modules) - known:
@@ -168,7 +168,7 @@ def _homes(folder: Path, module: str) -> tuple[Path, Path]:
 
 
 @contextlib.contextmanager
-def told(path: str) -> Iterator[None]:
+def judged(path: str) -> Iterator[None]:
     """Whatever code of the script at `path` raises becomes an AhbmError that names its innermost line."""
     try:
         yield

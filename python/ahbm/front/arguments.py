@@ -67,8 +67,8 @@ def splits(x: Flat, sizes: Sequence[int] | None, ranks: int, name: str) -> tuple
         rows = x.shape[0] if x.shape else 1
         if len(sizes) == ranks and min(sizes) >= 0 and sum(sizes) == rows:
             return tuple(size * (x.size // max(rows, 1)) for size in sizes)
-        told = f"{name} has {rows} rows, {name}_split_sizes={list(sizes)} for {ranks} ranks do not add up to them"
-        raise DistributedError("AHBM-X130", told)
+        message = f"{name} has {rows} rows, {name}_split_sizes={list(sizes)} for {ranks} ranks do not add up to them"
+        raise DistributedError("AHBM-X130", message)
     if x.size % max(ranks, 1):
         raise DistributedError("AHBM-X130", f"{name} has {x.size} elements, which {ranks} ranks cannot share equally")
     return (x.size // max(ranks, 1),) * ranks

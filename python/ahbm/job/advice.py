@@ -64,7 +64,7 @@ class OfJob:
             return
         found = best(*self._job, self.asked.how)
         ps = round(1000 * found.after.latency_ns)
-        yield Advice(told(found), latency_ps - ps, SIMULATED, ps, algorithm="best")
+        yield Advice(described(found), latency_ps - ps, SIMULATED, ps, algorithm="best")
 
     def _computations(self, latency_ps: int) -> Iterator[Advice]:
         on_path: Counter[str] = Counter()
@@ -105,7 +105,7 @@ COMPUTE = "--compute"
 """The option of a change that is none of the machine."""
 
 
-def told(found: Best) -> str:
+def described(found: Best) -> str:
     """The algorithms that make a job quicker, in words."""
     better = [choice for choice in found.choices if choice.best != choice.algorithm]
     if len(better) == 1:

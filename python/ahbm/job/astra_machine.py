@@ -121,8 +121,8 @@ def replay(
         *([f"{', '.join(keys)} of {files.system}"] if keys else []),
         *([f"{memory} of {files.memory}"] if memory != NO_MEMORY else []),
     ]
-    told = [f"no effect without --parity: {', '.join(without)}"] if without else []
-    performed = replace(report.performed, notes=(*report.performed.notes, *left, *told))
+    notes = [f"no effect without --parity: {', '.join(without)}"] if without else []
+    performed = replace(report.performed, notes=(*report.performed.notes, *left, *notes))
     return replace(report, performed=performed)
 
 
@@ -155,9 +155,9 @@ def _graphs(
         if rules:
             overrides[f"collectives.{collective}"] = rules
         others = Counter(len(call.ranks) for call in own if len(call.ranks) != ranks)
-        told = ", ".join(f"{count:,} of {size} ranks" for size, count in sorted(others.items()))
-        if told or not own:
-            what = f"{collective} calls that do not run it: {told}" if told else f"the job calls no {collective}"
+        message = ", ".join(f"{count:,} of {size} ranks" for size, count in sorted(others.items()))
+        if message or not own:
+            what = f"{collective} calls that do not run it: {message}" if message else f"the job calls no {collective}"
             notes.append(f"{path} is an algorithm graph of {ranks} ranks; {what}")
     return overrides, notes
 

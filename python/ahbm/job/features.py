@@ -17,7 +17,7 @@ from ahbm.core.compiled import Compiled
 from ahbm.core.emulator import Emulator
 from ahbm.core.limits import Limits
 from ahbm.errors import AhbmError, ConfigError, Finding, InterruptedRun
-from ahbm.job.door import is_plan, open_
+from ahbm.job.open import is_plan, open_
 from ahbm.job.options import OfCollective, given, names_of, only, refuse
 from ahbm.job.reading import left_out
 from ahbm.job.reading import read as read_job
@@ -214,8 +214,8 @@ def _algorithms(
             except AhbmError as error:
                 if of.algorithm is not None:
                     raise
-                told = {"target": name, "algorithm": one, "collective": name, "code": error.code}
-                yield told | {"message": error.message}
+                failure = {"target": name, "algorithm": one, "collective": name, "code": error.code}
+                yield failure | {"message": error.message}
         return
     chosen = as_algorithm(target)
     if chosen is None or of.algorithm is not None:

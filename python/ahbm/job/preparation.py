@@ -144,7 +144,7 @@ class Preparation:
             self._overruled.add(request.collective)
         return self._shared(request, choice)
 
-    def told(self, calls: Sequence[JobCall], programs: Sequence[Compiled]) -> Iterator[str]:
+    def notes(self, calls: Sequence[JobCall], programs: Sequence[Compiled]) -> Iterator[str]:
         """Notes where the algorithm that was asked for performs some of the calls that were prepared, and not all,
         where rules of ccl.yaml are for other numbers of ranks, and where an algorithm pads unequal shares."""
         for name in dict.fromkeys(compiled.algorithm for compiled in programs if PADDED in compiled.notes):
@@ -279,7 +279,7 @@ class Performed:
         """What is told of a call."""
         made, compiled = self.calls[call], self.programs[call]
         request = compiled.request
-        told = CallRecord(
+        record_of_call = CallRecord(
             made.collective,
             made.group,
             request.world_size,
@@ -293,7 +293,7 @@ class Performed:
             compiled.protocol,
             compiled.knobs,
         )
-        return told.at(*self.times[call][1:])
+        return record_of_call.at(*self.times[call][1:])
 
     def rows(self, emulator: Emulator) -> list[Row]:
         """All calls by collective and number of ranks."""

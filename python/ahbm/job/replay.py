@@ -331,7 +331,7 @@ def replay(
         fold=how.fold,
     )
     log("emulator", INFO, "%s: %d of %d ranks simulated", name, run.simulated, workload.ranks)
-    notes = tuple(preparation.told(calls, programs))
+    notes = tuple(preparation.notes(calls, programs))
     performed = Performed(calls, programs, tuple(preparation.rules), run.calls_ps, notes)
     columns = zip(run.ends_ps, run.computed_ps, run.waiting_ps, strict=True)
     return JobReport(

@@ -213,9 +213,9 @@ class PlanFile(Target):
     def run(self, *, data: bool = True, check: bool | str | None = None, seed: int = 0) -> Report | TimeReport:
         """See `Target`."""
         if self._with_knobs is not None:
-            opened, told = self._with_knobs
+            opened, with_knobs = self._with_knobs
             report = opened.run(data=data, check=check, seed=seed)
-            return replace(report, notes=(*report.notes, told))
+            return replace(report, notes=(*report.notes, with_knobs))
         of, plan = self.options, self.plan
         if not plan.buffers:
             unfit = {"protocol": of.protocol, "instances": of.instances, "slice_bytes": of.slice_bytes}

@@ -64,8 +64,8 @@ class CommGroup:
             # An address of IPv6 has colons of its own.
             host, _, port = interfaceIpPortTrio.partition(":")[2].rpartition(":")
             if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-                told = f"CommGroup: interfaceIpPortTrio {interfaceIpPortTrio!r} is not interface:address:port"
-                raise DistributedError("AHBM-X131", told)
+                message = f"CommGroup: interfaceIpPortTrio {interfaceIpPortTrio!r} is not interface:address:port"
+                raise DistributedError("AHBM-X131", message)
             from ahbm.torch.addresses import meet
 
             place, group = meet(host, int(port), rank, size)

@@ -78,8 +78,8 @@ def perform(
     flats, offsets = [], []
     for (address, nbytes), what in ((source, "input buffer"), (target, "output buffer")):
         if nbytes % storage.itemsize or address % storage.itemsize:
-            told = f"{what}: {nbytes} bytes at {address:#x} are no elements of {dtype.name}"
-            raise DistributedError("AHBM-X130", told)
+            message = f"{what}: {nbytes} bytes at {address:#x} are no elements of {dtype.name}"
+            raise DistributedError("AHBM-X130", message)
         memory, offset = at(address, nbytes, what)
         flats.append(Flat(None, memory.view(storage), dtype.value))
         offsets.append(offset)
@@ -116,8 +116,8 @@ def _call(member: Member, collective: str, x: Flat, out: Flat, op: str, in_place
         refuse(f"Executor.execute of a {collective} plan", "ahbm run FILE runs it for its time")
     operand, result = wanted[collective]
     if x.size * result != out.size * operand:
-        told = f"{collective}: {x.size} elements in, {out.size} out, among {ranks} ranks"
-        raise DistributedError("AHBM-X130", told)
+        message = f"{collective}: {x.size} elements in, {out.size} out, among {ranks} ranks"
+        raise DistributedError("AHBM-X130", message)
     if collective == "all_gather":
         return member.all_gather_single(out, x)
     if collective == "reduce_scatter":

@@ -99,8 +99,8 @@ class RawGpuBuffer:
         steps = list(strides) or [math.prod(shape[at + 1 :]) for at in range(len(shape))]
         last = sum((size - 1) * step for size, step in zip(shape, steps, strict=False)) if all(shape) else -1
         if len(steps) != len(shape) or min([*shape, *steps, 0]) < 0 or (shape and last >= tensor.numel()):
-            told = f"to_dlpack: shape {list(shape)} and strides {list(strides)} do not fit {tensor.numel()} elements"
-            raise DistributedError("AHBM-X130", told)
+            message = f"to_dlpack: shape {list(shape)} and strides {list(strides)} do not fit {tensor.numel()} elements"
+            raise DistributedError("AHBM-X130", message)
         return tensor.as_strided(list(shape), steps) if shape else tensor
 
 

@@ -37,11 +37,11 @@ def _place(file: str, line: int) -> str:
 
 def rank_error(rank: int, error: BaseException) -> RankError:
     """The one error with which a failing rank stops its siblings; its cause is what the rank raised."""
-    told = error.message if isinstance(error, AhbmError) else str(error)
+    message = error.message if isinstance(error, AhbmError) else str(error)
     kind = error.code if isinstance(error, AhbmError) else type(error).__name__
     failure = RankError(
         "AHBM-X120",
-        f"rank {rank} failed: {kind}: {told}",
+        f"rank {rank} failed: {kind}: {message}",
         sites=[Site(f"rank {rank} raised {type(error).__name__}", _raised_at(error))],
         hint=error.hint if isinstance(error, AhbmError) else None,
     )

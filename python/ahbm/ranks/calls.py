@@ -190,10 +190,10 @@ def calibrated(calls: Iterable[CallRecord], machine: Machine) -> list[str]:
 
     if machine.bands is None:
         return []
-    told = cache(lambda *kind: bands.told(machine, *kind))
+    note = cache(lambda *kind: bands.note_of(machine, *kind))
     return bands.over(
         (
-            bands.Noted("", number, told(call.collective, call.algorithm, call.ranks, call.bytes, call.knobs))
+            bands.Noted("", number, note(call.collective, call.algorithm, call.ranks, call.bytes, call.knobs))
             for number, call in enumerate(calls)
         ),
         "calls",
@@ -203,8 +203,10 @@ def calibrated(calls: Iterable[CallRecord], machine: Machine) -> list[str]:
 def protocol_notes(protocols: Iterable[str]) -> list[str]:
     """The note on the protocols of calls, one of each call, "" for none; nothing where no call has any."""
     counts = Counter(filter(None, protocols))
-    told = ", ".join(f"{name} of {count} {'call' if count == 1 else 'calls'}" for name, count in sorted(counts.items()))
-    return [f"protocols: {told}"] if told else []
+    message = ", ".join(
+        f"{name} of {count} {'call' if count == 1 else 'calls'}" for name, count in sorted(counts.items())
+    )
+    return [f"protocols: {message}"] if message else []
 
 
 def table(rows: Iterable[Row]) -> list[str]:

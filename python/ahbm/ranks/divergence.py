@@ -44,8 +44,8 @@ def divergence(label: str, parts: Sequence[Part]) -> SelectionError:
         chosen.setdefault(part.terms.choice, []).append(part)
     (here, *_), (there, *_), *_ = chosen.values()
     feature, ours, theirs = differing(here.why, there.why)
-    sides = [(part, _told(part)) for part in (here, there)]
-    choices = "; ".join(f"{span([part.rank for part in side])}: {_told(side[0])}" for side in chosen.values())
+    sides = [(part, _described(part)) for part in (here, there)]
+    choices = "; ".join(f"{span([part.rank for part in side])}: {_described(side[0])}" for side in chosen.values())
     what = (
         f"{feature} is {ours} on rank {here.rank} and {theirs} on rank {there.rank}"
         if feature
@@ -54,12 +54,12 @@ def divergence(label: str, parts: Sequence[Part]) -> SelectionError:
     return SelectionError(
         "AHBM-X111",
         f"{label}: the selectors of the ranks diverge ({choices}): {what}",
-        sites=[Site(f"rank {part.rank} chose {told}", part.origin) for part, told in sides],
+        sites=[Site(f"rank {part.rank} chose {text}", part.origin) for part, text in sides],
         hint="choose from values that are equal on all ranks; ahbm.selectors.mixed says what a library would do",
         ranks=(here.rank, there.rank),
         feature=feature,
         values=(ours, theirs),
-        choices={part.rank: _told(part) for part in parts},
+        choices={part.rank: _described(part) for part in parts},
     )
 
 
@@ -68,7 +68,7 @@ def differing(here: Why | None, there: Why | None) -> tuple[str, str, str]:
     if here is None or there is None:
         names = tuple(ABSENT if why is None else why.selector for why in (here, there))
         return "selector", names[0], names[1]
-    ours, theirs = here.told(), there.told()
+    ours, theirs = here.facts_in_order(), there.facts_in_order()
     for (name, value), (other, another) in zip(ours, theirs, strict=False):
         if name != other:
             break
@@ -81,7 +81,7 @@ def differing(here: Why | None, there: Why | None) -> tuple[str, str, str]:
     return "", "", ""
 
 
-def _told(part: Part) -> str:
+def _described(part: Part) -> str:
     choice = part.terms.choice
     if choice is None:
         return "what ccl.yaml says"

@@ -157,11 +157,11 @@ class Operation:
         if all(part.terms is terms or part.terms == terms for part in self.parts.values()):
             return
         parts = [self.parts[rank] for rank in sorted(self.parts)]
-        told = {part.rank: part.terms.told() for part in parts}
-        for term in told[parts[0].rank]:
+        texts = {part.rank: part.terms.texts() for part in parts}
+        for term in texts[parts[0].rank]:
             values: dict[object, list[Part]] = {}
             for part in parts:
-                values.setdefault(told[part.rank].get(term), []).append(part)
+                values.setdefault(texts[part.rank].get(term), []).append(part)
             if len(values) > 1:
                 if term == "algorithm" and any(part.why is not None for part in parts):
                     from ahbm.ranks.divergence import divergence

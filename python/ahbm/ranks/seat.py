@@ -120,6 +120,6 @@ class Seat(Protocol):
     def absent(self, ticket: Ticket) -> tuple[int, ...]:
         """The ranks that have not come to the operation yet."""
 
-    def notify(self, ticket: Ticket, told: Notify) -> bool:
+    def notify(self, ticket: Ticket, callback: Notify) -> bool:
         """Has `told` called once, from any thread, with the operation's error when that ends; False when it has ended
         already."""

@@ -132,9 +132,9 @@ class Session:
         """See `Seat`."""
         return self.world.absent(ticket)
 
-    def notify(self, ticket: Ticket, told: Notify) -> bool:
+    def notify(self, ticket: Ticket, callback: Notify) -> bool:
         """See `Seat`."""
-        return self.world.notify(ticket, told)
+        return self.world.notify(ticket, callback)
 
     def group(self, name: str, ranks: tuple[int, ...]) -> ProcessGroup:
         """See `Seat`."""

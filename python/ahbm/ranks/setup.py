@@ -51,7 +51,7 @@ class Setup:
         overrides = sized(ranks, self.topology, self.overrides)
         return self if overrides == dict(self.overrides or {}) else replace(self, overrides=overrides)
 
-    def told(self) -> dict[str, str]:
+    def described(self) -> dict[str, str]:
         """The choices on which ranks must agree, for those in other processes: of each that was made, or that the
         environment makes, its text, the hash of a machine or the name of an algorithm."""
         from ahbm.base.verdicts import CHECK_ENV

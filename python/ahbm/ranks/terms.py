@@ -35,32 +35,32 @@ class Terms(NamedTuple):
     selects: bool = True
     """False: without the selectors of ccl.yaml either, for one has failed on some rank."""
 
-    def told(self) -> dict[str, object]:
+    def texts(self) -> dict[str, object]:
         """In the order in which a disagreement is reported; ranks are global."""
         request, name = self.request, self.request.collective
         if name == NEW_GROUP:
             return {"collective": name, "ranks": tuple(request.ranks)}
-        kind, told = request.kind, dict[str, object](collective=name)
+        kind, texts = request.kind, dict[str, object](collective=name)
         if kind.reduces:
-            told["op"] = request.op
+            texts["op"] = request.op
         if kind.rooted:
-            told["root"] = request.ranks[request.root]
+            texts["root"] = request.ranks[request.root]
         if request.placement is not None:
-            told["placement"] = request.placement
+            texts["placement"] = request.placement
         if kind.paired:
-            told["tag"] = self.tag
-        told["dtype"] = request.dtype
+            texts["tag"] = self.tag
+        texts["dtype"] = request.dtype
         if request.shares is not None:
-            told["elements"] = request.shares[0]
+            texts["elements"] = request.shares[0]
         elif self.shape is None:
-            told["elements"] = request.size
+            texts["elements"] = request.size
         else:
-            told["shape"] = self.shape
+            texts["shape"] = self.shape
         if self.note:
-            told["details"] = self.note
+            texts["details"] = self.note
         if not kind.paired:
-            told["algorithm"] = str(self.choice or "the one of ccl.yaml")
-        return told
+            texts["algorithm"] = str(self.choice or "the one of ccl.yaml")
+        return texts
 
 
 def terms(

@@ -58,28 +58,28 @@ class Telling:
 
     def __init__(self, lock: AbstractContextManager[object]) -> None:
         self._lock = lock
-        self._untold: list[Ticket] = []
+        self._pending: list[Ticket] = []
         self._busy = False
 
     def add(self, ticket: Ticket) -> None:
         """The ticket's operation has ended. The caller holds the lock."""
-        self._untold.append(ticket)
+        self._pending.append(ticket)
 
     @property
     def waits(self) -> bool:
         """Whether somebody is to be notified, and nobody does it."""
-        return bool(self._untold) and not self._busy
+        return bool(self._pending) and not self._busy
 
     def tell(self) -> None:
         """Notifies, unless another thread does. The caller does not hold the lock."""
-        while self._untold:
+        while self._pending:
             with self._lock:
                 if self._busy:
                     return  # that thread looks once more
                 self._busy = True
-                told, self._untold = self._untold, []
+                ended, self._pending = self._pending, []
             try:
-                for ticket in told:
+                for ticket in ended:
                     if ticket.notify is not None:
                         notify, ticket.notify = ticket.notify, None
                         notify(ticket.error)

@@ -65,7 +65,7 @@ class World:
         self._ticks = 0
         self._open: dict[Ticket, Part] = {}
         """The parts of operations that have not ended."""
-        self._told = Telling(self.lock)
+        self._notices = Telling(self.lock)
         self._blocked: dict[Part, None] = {}
         self._slots: dict[tuple[ProcessGroup, int], Operation] = {}
         self._counts: dict[tuple[ProcessGroup, int], int] = {}
@@ -185,11 +185,11 @@ class World:
             self._locked_give_turn()
             return late
 
-    def notify(self, ticket: Ticket, told: Notify) -> bool:
-        """Has `told` called, from any thread, with the operation's error when that ends; False when it has ended."""
+    def notify(self, ticket: Ticket, callback: Notify) -> bool:
+        """Calls `callback`, from any thread, with the operation's error when that ends; False when it has ended."""
         with self.lock:
             if not ticket.done:
-                ticket.notify = told
+                ticket.notify = callback
             return not ticket.done
 
     def park(self, ticket: Ticket, gate: Gate | None, *, own: bool) -> Part | None:
@@ -279,7 +279,7 @@ class World:
             if error is not None:
                 self._locked_abort(original(error) or rank_error(rank, error))
             self._stir.notify()
-        self._told.tell()
+        self._notices.tell()
 
     # Methods that the runner calls
 
@@ -290,7 +290,7 @@ class World:
         """
         while (operation := self._next(done)) is not None:
             self._perform(operation)
-        self._told.tell()
+        self._notices.tell()
 
     def interrupt(self, error: BaseException) -> None:
         """Aborts every rank with `error`."""
@@ -298,7 +298,7 @@ class World:
             self._locked_abort(error)
             self.patience_s = GRACE_S
             self._stir.notify()
-        self._told.tell()
+        self._notices.tell()
 
     def first_error(self) -> BaseException | None:
         """The error to raise for the whole world: the own error of the lowest rank that has one."""
@@ -410,7 +410,7 @@ class World:
             ticket.end(error, operation.end_ps)
             self._open.pop(ticket, None)
             if ticket.notify is not None:
-                self._told.add(ticket)
+                self._notices.add(ticket)
             if part in self._blocked:
                 self._locked_release(part)
         operation.let_go()
@@ -500,14 +500,14 @@ class World:
                         return None
                     if not self._running and not self._performing and not self._locked_awaits_operand():
                         self._locked_unblock()
-                    elif self._told.waits:
+                    elif self._notices.waits:
                         break
                     elif not self._locked_await_stir():
                         return None
                 else:
                     self._performing = True
                     return self._jobs.popleft()
-            self._told.tell()
+            self._notices.tell()
 
     def _perform(self, operation: Operation) -> None:
         error: BaseException | None = None
@@ -529,7 +529,7 @@ class World:
                 self._locked_give_turn()
                 if threading.get_ident() != self.runner and (self._jobs or not self._running):
                     self._stir.notify()
-            self._told.tell()
+            self._notices.tell()
 
     def _block(self, ticket: Ticket, timeout_s: float | None) -> None:
         rank = ticket.rank

@@ -293,7 +293,7 @@ def _best(advice: Advice) -> int:
     return -advice.gain_ps
 
 
-def told(advice: Sequence[Advice]) -> list[Advice]:
+def best_of(advice: Sequence[Advice]) -> list[Advice]:
     """What is said to a reader who did not ask for more: what was simulated and saves time, the best first, and no more
     than `MOST`."""
     found = [entry for entry in advice if entry.way == SIMULATED and not entry.line and not entry.asked]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ahbm.runs.advice import SIMULATED, Advice, link_class
-from ahbm.runs.advice import told as best_of
+from ahbm.runs.advice import SIMULATED, Advice, best_of, link_class
 
 if TYPE_CHECKING:
     from ahbm.runs.explanation import Explanation, Step
@@ -27,7 +26,7 @@ def sentences(why: Explanation, advice: Sequence[Advice]) -> list[str]:
     return [f"{took}.", f"{_cause(why)}.", f"{_help(why, advice)}."]
 
 
-def told(why: Explanation, advice: Sequence[Advice]) -> str:
+def described(why: Explanation, advice: Sequence[Advice]) -> str:
     """The whole explanation."""
     lines = [*sentences(why, advice), "the critical path, in ns:"]
     lines += _categories(why.by_category, why.latency_ps)

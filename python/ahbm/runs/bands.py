@@ -45,7 +45,7 @@ def band(machine: Machine, collective: str, algorithm: str, ranks: int, nbytes: 
     return Band(mean, worst)
 
 
-def told(machine: Machine, collective: str, algorithm: str, ranks: int, nbytes: int, knobs: str = "") -> str | None:
+def note_of(machine: Machine, collective: str, algorithm: str, ranks: int, nbytes: int, knobs: str = "") -> str | None:
     """The note of a run, under knobs in words; None on machines that nothing was measured for."""
     if machine.bands is None:
         return None
@@ -143,5 +143,5 @@ def _ranges(rows: Iterable[tuple[str, int, int, int, float, float]]) -> str:
     for collective, ranks, least, most, *_ in rows:
         before = ranges.get((collective, ranks), (least, most))
         ranges[collective, ranks] = min(before[0], least), max(before[1], most)
-    told = [f"{kind} of {ranks} ranks and {low} to {high} B" for (kind, ranks), (low, high) in ranges.items()]
-    return ", ".join(told) or "empty"
+    texts = [f"{kind} of {ranks} ranks and {low} to {high} B" for (kind, ranks), (low, high) in ranges.items()]
+    return ", ".join(texts) or "empty"

@@ -20,7 +20,7 @@ def none_left(
         return ConfigError("AHBM-C151", f"{of}, none runs {at}{more}", hint=hint)
     names = list(candidates)
     rest = [name for name in names if name not in wrong]
-    told = f"the results of all are wrong {at}" if not rest else f"none gives a right result {at}"
+    message = f"the results of all are wrong {at}" if not rest else f"none gives a right result {at}"
     named = f" ({', '.join(name for name in names if name in wrong)}"
     named += f"; {', '.join(rest)} did not run)" if rest else ")"
-    return DataError("AHBM-V417", f"{of}, {told}{named}{more}", hint=hint)
+    return DataError("AHBM-V417", f"{of}, {message}{named}{more}", hint=hint)

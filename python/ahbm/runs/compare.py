@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ahbm.base.load import load_text
-from ahbm.base.sizes import told
+from ahbm.base.sizes import resize_notes
 from ahbm.errors import AhbmError, ConfigError, Finding
 from ahbm.runs import bands
 from ahbm.runs.report import OF_BOUND, Report
@@ -118,7 +118,7 @@ def notes(rows: Iterable[Row]) -> list[str]:
     where ccl.yaml has its own; terms that have no effect; and the errors of calibrated machines."""
     reports = [report for row in rows for report in (row.before, row.after) if report is not None]
     own = dict.fromkeys(note for report in reports for note in (*report.overruled, *report.idle))
-    return [*told(report.resized for report in reports), *own, *bands.over(report.error for report in reports)]
+    return [*resize_notes(report.resized for report in reports), *own, *bands.over(report.error for report in reports)]
 
 
 STEPS_HEADER = (

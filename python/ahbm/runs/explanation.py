@@ -16,7 +16,7 @@ from ahbm.base import html
 from ahbm.base.arguments import checked, overrides, refused, text
 from ahbm.config.protocols import ALIKE, cap_of
 from ahbm.runs.advice import BUDGET, SIMULATED, SIPS, Advice, Advisor, link_class
-from ahbm.runs.answer import sentences, told
+from ahbm.runs.answer import described, sentences
 
 if TYPE_CHECKING:
     from ahbm._core import Program, Timeline
@@ -205,12 +205,12 @@ class Explanation:
         line, length, first = self._program.line(agent, op), self._program.lengths[agent], op
         while first > 0 and self._program.line(agent, first - 1) == line:
             first -= 1
-        told: list[str] = []
-        while first < length and self._program.line(agent, first) == line and len(told) < _MOST_OPERATIONS:
-            told.append(self._program.describe(agent, first)[0])
+        texts: list[str] = []
+        while first < length and self._program.line(agent, first) == line and len(texts) < _MOST_OPERATIONS:
+            texts.append(self._program.describe(agent, first)[0])
             first += 1
-        names = dict.fromkeys(match[0] if (match := _NAME.match(what)) else what for what in told)
-        channels = dict.fromkeys(match[1] for match in map(_CHANNEL.search, told) if match)
+        names = dict.fromkeys(match[0] if (match := _NAME.match(what)) else what for what in texts)
+        channels = dict.fromkeys(match[1] for match in map(_CHANNEL.search, texts) if match)
         return ", ".join(names) + (f" on {', '.join(channels)}" if channels else "")
 
     @cached_property
@@ -441,7 +441,7 @@ class Explanation:
     @checked
     def text(self, advice: Sequence[Advice] | None = None) -> str:
         """For people, the answer in a few sentences first; `advice`: instead of the attribute."""
-        return told(self, self.advice if advice is None else advice)
+        return described(self, self.advice if advice is None else advice)
 
     def _repr_html_(self) -> str:
         title = f"{self._program.name}: {self.latency_ps / 1000:,.3f} ns (simulated); the critical path"

@@ -194,7 +194,7 @@ class Origin:
     def lines(self, depth: int | None = None) -> Iterator[str]:
         """The tree in words, one line per visit of a PE, the latest first. `depth`: visits one behind the other."""
         yield f"{Contribution(self.rank, self.index, self.tile)} at {ns(self.at_ps)} ns = {self.value}: {self.formula}"
-        yield from _told(self.steps, self.roots, depth, " <- ", self._taken)
+        yield from _described(self.steps, self.roots, depth, " <- ", self._taken)
         for what, which in (("missing", self.missing), ("not wanted", self.extra)):
             if which:
                 more = f" and {len(which) - NAMED} more" if len(which) > NAMED else ""
@@ -205,8 +205,8 @@ class Origin:
         inside = {link for number in members for link in self.steps[number].links}
         taken = [self.steps[link] for link in sorted(inside) if self.steps[link].agent < 0]
         value = self.steps[members[0]].value
-        told = "" if value is None else f" = {value}"
-        return told + "".join(f"; takes {one}" + ("" if one.value is None else f" = {one.value}") for one in taken)
+        message = "" if value is None else f" = {value}"
+        return message + "".join(f"; takes {one}" + ("" if one.value is None else f" = {one.value}") for one in taken)
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -255,17 +255,17 @@ class Fate:
         """The way in words, one line per visit of a PE. `depth`: visits one behind the other."""
         first = self.steps[0]
         yield f"{self.contribution} = {first.value}" + ("" if first.links else ": nothing reads it")
-        yield from _told(self.steps, first.links, depth, " -> ", self._ending)
+        yield from _described(self.steps, first.links, depth, " -> ", self._ending)
         if self.ends:
             by: dict[tuple[int, int | None], list[int]] = {}
             for one in self.ends:
                 by.setdefault((one.index, one.tile), []).append(one.rank)
-            told = [
+            lines_ = [
                 f"element {index}{f' of cube {tile}' if tile is not None else ''} of {_ranks(ranks)}"
                 for (index, tile), ranks in list(by.items())[:NAMED]
             ]
             more = f" and {len(by) - NAMED} more elements" if len(by) > NAMED else ""
-            yield f"in the end it is in {', '.join(told)}{more}"
+            yield f"in the end it is in {', '.join(lines_)}{more}"
         else:
             yield "in the end it is in no result"
             if dead := self.dead_ends:
@@ -311,7 +311,7 @@ def _visit(steps: Sequence[Step], entry: int) -> tuple[list[int], list[int]]:
     return members, list(further)
 
 
-def _told(
+def _described(
     steps: Sequence[Step],
     entries: Sequence[int],
     depth: int | None,
@@ -319,7 +319,7 @@ def _told(
     about: Callable[[Sequence[int]], str],
 ) -> Iterator[str]:
     """A line per visit. What follows a visit alone is not indented, so that a chain reads downwards."""
-    told: dict[int, int] = {}
+    texts: dict[int, int] = {}
     open_ = [(entry, 1, 1) for entry in reversed(entries) if steps[entry].agent >= 0]
     yield from (f"  {steps[entry]}" for entry in entries if steps[entry].agent < 0)
     cut = False
@@ -327,16 +327,16 @@ def _told(
         entry, indent, far = open_.pop()
         margin = "  " * min(indent, 20)
         step = steps[entry]
-        if entry in told:
-            yield f"{margin}{ns(step.at_ps):>14} ns  {step.place}: {step.what}, see line {told[entry]}"
+        if entry in texts:
+            yield f"{margin}{ns(step.at_ps):>14} ns  {step.place}: {step.what}, see line {texts[entry]}"
             continue
         if depth is not None and far > depth:
             cut = True
             continue
-        told[entry] = len(told) + 1
+        texts[entry] = len(texts) + 1
         members, further = _visit(steps, entry)
         names = _names([steps[number] for number in members])
-        yield f"{margin}{told[entry]:>4} {ns(step.at_ps):>14} ns  {step.place}: {arrow.join(names)}{about(members)}"
+        yield f"{margin}{texts[entry]:>4} {ns(step.at_ps):>14} ns  {step.place}: {arrow.join(names)}{about(members)}"
         deeper = indent + (len(further) > 1)
         open_.extend((link, deeper, far + 1) for link in reversed(further))
     if cut:

@@ -24,7 +24,7 @@ from ahbm.errors import ConfigError, DeadlockError
 from ahbm.runs.history import NAMED, Contribution, Fate, Lost, Origin, Step
 from ahbm.runs.keywords import Arguments
 from ahbm.runs.measure import prepare
-from ahbm.runs.moments import State, moment, state
+from ahbm.runs.snapshot import State, moment, state
 from ahbm.runs.traces import nothing_ran
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class Inspection:
                 ):
                     ends[owner] = None
                     results.add(str(owner))
-            replaced = tuple(self._told(*one) for one in over)
+            replaced = tuple(self._sentence(*one) for one in over)
             step = self._step(agent, op, element, time, tuple(to), None)
             steps.append(
                 Step(
@@ -292,7 +292,7 @@ class Inspection:
             self._words[agent, op] = (what.rpartition(" ")[0] or what, origin, self._program.place(agent))
         return self._words[agent, op]
 
-    def _told(self, agent: int, op: int) -> str:
+    def _sentence(self, agent: int, op: int) -> str:
         what, origin, place = self._described(agent, op)
         return f"{what} of {place}" + (f" ({origin})" if origin else "")
 

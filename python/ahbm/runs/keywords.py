@@ -74,9 +74,9 @@ def spelled(function: _Function) -> _Function:
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=types[name])
         for name, (default, _) in KEYWORDS.items()
     ]
-    told = [fill(f"{name}: {meaning}", 116, subsequent_indent="    ") for name, (_, meaning) in KEYWORDS.items()]
+    lines = [fill(f"{name}: {meaning}", 116, subsequent_indent="    ") for name, (_, meaning) in KEYWORDS.items()]
     function.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
-    function.__doc__ = "\n".join([inspect.cleandoc(function.__doc__ or ""), "", "Keywords:", *told])
+    function.__doc__ = "\n".join([inspect.cleandoc(function.__doc__ or ""), "", "Keywords:", *lines])
     return function
 
 

@@ -164,7 +164,7 @@ def apply(knobs: Knobs, plan: Plan, machine: Machine, program: str | Path) -> Ap
         threads = None if slower is None else knobs.threads
         modelled = replace(modelled, threads=threads)
     carried = {name: value for name, value in knobs.knobs.items() if name not in modelled.knobs}
-    told = f"{beside(program).name}: {modelled.told or 'none'} in the time"
+    message = f"{beside(program).name}: {modelled.text or 'none'} in the time"
     if carried:
-        told += f"; {', '.join(f'{name} {value}' for name, value in carried.items())} carried, not modelled"
-    return Applied(modelled, overrides, told)
+        message += f"; {', '.join(f'{name} {value}' for name, value in carried.items())} carried, not modelled"
+    return Applied(modelled, overrides, message)

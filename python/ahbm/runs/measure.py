@@ -304,7 +304,7 @@ def _report(case: Case, compiled: Compiled, wrong: int | None, spec: Spec, findi
     latency_ps = compiled.latency_ps
     algbw, busbw = bandwidths(request.collective, request.parties, request.nbytes, latency_ps)
     of = machine, request.collective, compiled.algorithm, request.parties, request.nbytes, compiled.knobs
-    calibrated = bands.told(*of)
+    calibrated = bands.note_of(*of)
     return Report(
         collective=request.collective,
         algorithm=compiled.algorithm,

@@ -173,14 +173,14 @@ def added(
     for name, source in sources.items():
         plan = runnable(source, options.reading)
         kinds.setdefault((plan.collective, plan.ranks), name)
-        own, changed, told = _with_knobs(source, options, topology, overrides)
+        own, changed, label = _with_knobs(source, options, topology, overrides)
         if (beside or len(sources) > 1) and changed != dict(overrides or {}):
             raise ConfigError(
                 "AHBM-C178",
                 f"the knobs of {name} change the machine, on which other algorithms run too",
                 hint="measure it alone, or move its .knobs.json away",
             )
-        notes.update((name, note) for note in told)
+        notes.update((name, note) for note in label)
         found |= changed | settings_of(source, name, own, plan.ranks)
     (collective, ranks), *others = kinds
     for other in others:

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 from ahbm.base import html
 from ahbm.base.arguments import checked, whole
 from ahbm.base.collectives import COLLECTIVES
-from ahbm.base.sizes import Resized
-from ahbm.base.sizes import told as told_sizes
+from ahbm.base.sizes import Resized, resize_notes
 from ahbm.base.words import IDLE
 from ahbm.check.case import Case
 from ahbm.config.topology import OVERRULED
 from ahbm.core.limits import Bound
 from ahbm.core.spec import Spec
-from ahbm.errors import ConfigError, Finding, told
+from ahbm.errors import ConfigError, Finding, described
 from ahbm.runs import bands
 from ahbm.runs.bands import Band
 from ahbm.runs.traces import Run
@@ -208,8 +207,8 @@ class Report(Run):
             ("timeline hash", self.timeline_hash),
         ]
         pairs += [("checked for", ", ".join(self.checks))] if self.checks else []
-        pairs += [("note", note) for note in self._told()]
-        pairs += [("findings", told(self.findings))] if self.findings else []
+        pairs += [("note", note) for note in self._all_notes()]
+        pairs += [("findings", described(self.findings))] if self.findings else []
         what = f"{self.collective} by {self.algorithm} on {self.machine or self.topology}"
         return html.facts(f"{what}: {self.ranks} × {self.bytes:,} B {self.dtype}", pairs)  # noqa: RUF001
 
@@ -234,9 +233,9 @@ class Report(Run):
         """What is told of the error of a calibrated machine."""
         return bands.Noted(self.machine or self.topology, self.bytes, bands.of(self.notes))
 
-    def _told(self) -> list[str]:
+    def _all_notes(self) -> list[str]:
         """What is said to people beside the numbers."""
-        return [*told_sizes([self.resized]), *self.notes]
+        return [*resize_notes([self.resized]), *self.notes]
 
     def __str__(self) -> str:
         checked = "not checked" if self.wrong is None else f"{self.wrong} wrong"
@@ -251,8 +250,8 @@ class Report(Run):
             f"{self.latency_ns:,.2f} ns (simulated), algbw {self.algbw_gbs:.2f} GB/s, busbw {self.busbw_gbs:.2f} GB/s, "
             f"{bound}, {self.messages} messages, {checked}"
             + (f", checked for {', '.join(self.checks)}" if self.checks else "")
-            + "".join(f"\nnote: {note}" for note in self._told())
-            + (f"\n{told(self.findings)}" if self.findings else "")
+            + "".join(f"\nnote: {note}" for note in self._all_notes())
+            + (f"\n{described(self.findings)}" if self.findings else "")
         )
 
 

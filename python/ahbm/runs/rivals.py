@@ -77,10 +77,10 @@ class Judge:
         try:
             verify(Case(self._emulator, request, algorithm), data=None, seed=0, mode="integers", check="result")
         except AhbmError as error:
-            told = self.wrong if codes.says_wrong(error.code) else self.undecided
-            if told is self.undecided and error.code != codes.RESULT_UNDECIDED:
+            kind = self.wrong if codes.says_wrong(error.code) else self.undecided
+            if kind is self.undecided and error.code != codes.RESULT_UNDECIDED:
                 raise
-            told.setdefault(
+            kind.setdefault(
                 algorithm, f"{error.code} {error.message} ({request.nbytes} B on {request.world_size} ranks)"
             )
             return False

@@ -57,10 +57,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             for dtype in marker.kwargs.get("dtypes", ["f16"]):
                 for elements in marker.kwargs.get("sizes", [1024]):
                     case = {**fixed, "topology": topology, "dtype": dtype, "elements": elements}
-                    told = [
+                    labels = [
                         str(part) for part in (fixed.get("algorithm"), topology, dtype, elements) if part is not None
                     ]
-                    cases.append(pytest.param(case, id="-".join(told)))
+                    cases.append(pytest.param(case, id="-".join(labels)))
     if cases:
         metafunc.parametrize("case", cases)
 

@@ -154,7 +154,7 @@ def run(
     machine = program.machine
     timeline = program.simulate(record=False, max_events=settings.event_budget)
     why = "a custom collective is no call of the library" if plan.buffers else "the trace does not state a call's size"
-    calibrated = bands.told(machine, plan.collective, name, plan.ranks, nbytes or 0)
+    calibrated = bands.note_of(machine, plan.collective, name, plan.ranks, nbytes or 0)
     return TimeReport(
         name,
         plan.collective,

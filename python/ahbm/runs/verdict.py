@@ -24,7 +24,7 @@ from ahbm.errors import (
     LintError,
     ProgramError,
     UnsupportedError,
-    told,
+    described,
 )
 from ahbm.source.function import AnyAlgorithm, as_algorithm
 from ahbm.source.plan import SLOTS, depth
@@ -109,7 +109,7 @@ class Checked:
 
     def _repr_html_(self) -> str:
         title, *_ = str(self).splitlines()
-        rows = [[finding.code, told([finding])] for finding in self.findings]
+        rows = [[finding.code, described([finding])] for finding in self.findings]
         return html.table(title, ("code", "finding") if rows else (), rows)
 
     def __str__(self) -> str:
@@ -127,7 +127,7 @@ class Checked:
         facts += [self.terms] if self.terms else []
         lines = [f"{self.file}: {self.verdict}" + (f" ({', '.join(facts)})" if facts else "")]
         lines += [f"  note: {note}" for note in self.notes]
-        lines += [f"  {line}" for line in told(self.findings).splitlines()]
+        lines += [f"  {line}" for line in described(self.findings).splitlines()]
         return "\n".join(lines)
 
 

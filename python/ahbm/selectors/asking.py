@@ -283,6 +283,6 @@ def as_choice(answer: Any, table: CostTable, collective: str, selector: str = ""
         return Choice(SELECTOR, chosen)
     for name, value in answer.knobs.items():
         if (wanted := must_be(name, value)) is not None:
-            told = f"the selector for {collective} chose {name} {shown(value)}, which must be {wanted}"
-            raise ConfigError("AHBM-C180", told)
+            message = f"the selector for {collective} chose {name} {shown(value)}, which must be {wanted}"
+            raise ConfigError("AHBM-C180", message)
     return answer

@@ -154,8 +154,10 @@ def _of_module(path: Path) -> Selector:
         spec.loader.exec_module(module)
         found = as_selector(module.selector)
     except Exception as error:  # whatever a stranger's module raises
-        told = f"cannot load the selector {path}: {type(error).__name__}: {error}"
-        raise ConfigError("AHBM-C181", told, hint="the file must have a selector: an object or a function") from error
+        message = f"cannot load the selector {path}: {type(error).__name__}: {error}"
+        raise ConfigError(
+            "AHBM-C181", message, hint="the file must have a selector: an object or a function"
+        ) from error
     if found is None:
         raise ConfigError("AHBM-C181", f"the selector of {path} is None")
     return found

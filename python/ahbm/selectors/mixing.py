@@ -34,11 +34,11 @@ class Mixed:
         return isinstance(self.error, DeadlockError)
 
     def __str__(self) -> str:
-        told = ", ".join(f"rank {rank} {name}" for rank, name in sorted(self.choices.items()))
+        message = ", ".join(f"rank {rank} {name}" for rank, name in sorted(self.choices.items()))
         if self.error is None:
-            return f"{told}: ends after {(self.latency_ns or 0.0) / 1000:.2f} us, perhaps with a wrong result"
+            return f"{message}: ends after {(self.latency_ns or 0.0) / 1000:.2f} us, perhaps with a wrong result"
         what = "waits for ever" if self.hangs else "cannot run"
-        return f"{told}: {what}\n{self.error}"
+        return f"{message}: {what}\n{self.error}"
 
 
 def mixed(emulator: Emulator, request: Request, choices: Mapping[int, str]) -> Mixed:

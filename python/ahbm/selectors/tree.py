@@ -50,8 +50,8 @@ class Tree(BaseSelector):
         leaves = {answer for at, answer in zip(feature, value, strict=True) if at < 0}
         if any(answer >= len(self._choices) for answer in leaves):
             raise ConfigError("AHBM-C181", f"leaf value {max(leaves)} of a tree with {len(self._choices)} choices")
-        told = [str(one) for one in self._choices]
-        self._digest = digest(json.dumps([list(inputs), told, *arrays, collective]))
+        texts = [str(one) for one in self._choices]
+        self._digest = digest(json.dumps([list(inputs), texts, *arrays, collective]))
 
     @staticmethod
     def of(facts: Mapping[str, Any]) -> Tree:
@@ -60,8 +60,10 @@ class Tree(BaseSelector):
         known = {"inputs", "choices", "collective", *ARRAYS}
         missing, unknown = sorted(known - {"collective"} - facts.keys()), sorted(map(str, facts.keys() - known))
         if missing or unknown:
-            told = [f"has no {', '.join(missing)}"] * bool(missing) + [f"has {', '.join(unknown)}"] * bool(unknown)
-            raise ConfigError("AHBM-C181", f"a tree {' and '.join(told)}", hint=f"it has {', '.join(sorted(known))}")
+            problems = [f"has no {', '.join(missing)}"] * bool(missing) + [f"has {', '.join(unknown)}"] * bool(unknown)
+            raise ConfigError(
+                "AHBM-C181", f"a tree {' and '.join(problems)}", hint=f"it has {', '.join(sorted(known))}"
+            )
         for name in known - {"collective"}:
             if not isinstance(facts[name], list):
                 raise ConfigError("AHBM-C181", f"{name} of a tree must be a list, not {shown(facts[name])}")

@@ -33,7 +33,7 @@ class Why:
     error: BaseException | None = None
     """What it raised."""
 
-    def told(self) -> list[Fact]:
+    def facts_in_order(self) -> list[Fact]:
         """The facts about the call, and all others."""
         names = ("collective", "nbytes", "ranks", "nodes", "dtype", "op", "root", "number")
         return [*((name, getattr(self.call, name)) for name in names), ("selector", self.selector), *self.facts]
@@ -141,13 +141,13 @@ def brief(choice: Choice) -> str:
     evidence: Why = choice.why
     costs = dict(zip(evidence.table.algorithms, evidence.table.us, strict=True))
     known = {name: us for name, us in costs.items() if 0 <= us < UNKNOWN}
-    told = [f"{choice.name} runs: the selector {evidence.selector} chose it"]
+    sentences = [f"{choice.name} runs: the selector {evidence.selector} chose it"]
     if choice.name in known:
-        told.append(f"predicts {known[choice.name]:.2f} us")
+        sentences.append(f"predicts {known[choice.name]:.2f} us")
         others = {name: us for name, us in known.items() if name != choice.name}
         if others:
             second = min(others, key=lambda name: others[name])
-            told.append(f"{others[second]:.2f} us for {second}")
-    told += [f"{name} {value}" for name, value in choice.knobs.items()]
+            sentences.append(f"{others[second]:.2f} us for {second}")
+    sentences += [f"{name} {value}" for name, value in choice.knobs.items()]
     masked = [f"{name} ({evidence.table.reasons[name]})" for name in sorted(evidence.table.reasons)]
-    return ", ".join(told) + (f"; masked: {', '.join(masked)}" if masked else "")
+    return ", ".join(sentences) + (f"; masked: {', '.join(masked)}" if masked else "")

@@ -62,14 +62,14 @@ def locate(settings: Settings) -> tuple[Path, str]:
 def _missing(settings: Settings, module: str, why: str) -> ConfigError:
     named = module != settings.algorithm
     if "." not in module.strip("."):
-        told = f"there is no algorithm {settings.algorithm!r}" + (f" (module {module})" if named else "")
+        message = f"there is no algorithm {settings.algorithm!r}" + (f" (module {module})" if named else "")
         hint = did_you_mean(module, available()) + "; a path must end in .py"
     else:
-        told = f"the module {module} of algorithm {settings.algorithm!r} cannot be imported: {why}"
+        message = f"the module {module} of algorithm {settings.algorithm!r} cannot be imported: {why}"
         package = module.partition(".")[0]
         hint = f"put the folder with the package {package} on PYTHONPATH, or name the file: a path, which ends in .py"
     sites = (Site(f"algorithms.{settings.algorithm}", settings.written),) if settings.written else ()
-    return ConfigError("AHBM-C110", told, sites=sites, hint=hint)
+    return ConfigError("AHBM-C110", message, sites=sites, hint=hint)
 
 
 def refuse_kernel(target: str) -> None:

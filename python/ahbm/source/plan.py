@@ -61,8 +61,8 @@ class PlanOptions:
         own = {name: value for name, value in knobs.items() if name in KNOBS}
         if "protocol" in own and (spelt := PROTOCOLS.get(str(own.pop("protocol")).lower())) is not None:
             own["protocol"] = spelt
-        turned: dict[str, Any] = {KNOBS[name]: value for name, value in own.items()}
-        return replace(self, **turned), own.keys()
+        changed: dict[str, Any] = {KNOBS[name]: value for name, value in own.items()}
+        return replace(self, **changed), own.keys()
 
     @staticmethod
     def of(entry: Mapping[str, Any]) -> PlanOptions:
@@ -128,8 +128,8 @@ class PlanAlgorithm:
         """Raises ConfigError AHBM-C115 for another collective than the plan's, C117 for another number of ranks,
         UnsupportedError AHBM-U112 for another root than the plan's, AHBM-U113 for one that does not say what it
         performs."""
-        told = self.how.collective or (not self.read.buffers and self.read.collective in COLLECTIVES)
-        if not self.known and not told:
+        stated = self.how.collective or (not self.read.buffers and self.read.collective in COLLECTIVES)
+        if not self.known and not stated:
             raise UnsupportedError(
                 "AHBM-U113",
                 f"{self.name} does not say which collective it performs: it is {self.read.collective}",
@@ -287,8 +287,8 @@ def load(settings: Settings) -> PlanAlgorithm:
     path = path.resolve()
     digest = hashlib.sha256(content).hexdigest()
     found = PlanAlgorithm(settings.algorithm, path, digest, read(path, how.reading), how)
-    told = found.known or found.read.collective not in ("custom", how.collective)
-    if (how.collective and told) or (how.stated_bytes and found.known):
+    stated = found.known or found.read.collective not in ("custom", how.collective)
+    if (how.collective and stated) or (how.stated_bytes and found.known):
         what = "collective and stated_bytes are for graphs that do not say what they perform"
         own = f"this one performs {found.read.collective}"
         raise ConfigError("AHBM-C103", f"algorithms.{found.name}: {what}, {own}", sites=(found._site(),))

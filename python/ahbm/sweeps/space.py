@@ -246,8 +246,8 @@ class Space:
         words."""
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         defaults = {field.name: field.default for field in fields(self)}
-        told = {name: value for name, value in given.items() if value != defaults[name]}
-        plain: dict[str, Any] = json.loads(json.dumps(told, default=_in_words))
+        stated = {name: value for name, value in given.items() if value != defaults[name]}
+        plain: dict[str, Any] = json.loads(json.dumps(stated, default=_in_words))
         return plain
 
 

@@ -72,8 +72,8 @@ class Store:
 
         Raises ConfigError (AHBM-C141) where it cannot be written.
         """
-        told = json.dumps(space.to_json(), sort_keys=True)
-        digest = hashlib.sha256(f"{FORMAT} {told}".encode()).hexdigest()[:16]
+        text = json.dumps(space.to_json(), sort_keys=True)
+        digest = hashlib.sha256(f"{FORMAT} {text}".encode()).hexdigest()[:16]
         about = {"format": FORMAT, "ahbm": build(), "digest": digest, "space": space.to_json()}
         try:
             self._parts.mkdir(parents=True, exist_ok=True)
@@ -88,7 +88,7 @@ class Store:
             return {}
         found = self.read(("key", "wrong", "code"))
         judged = zip(found.column("wrong"), found.column("code"), strict=True)
-        return {key: told for key, told in zip(found.column("key"), judged, strict=True) if told[1] not in NO_PROOF}
+        return {key: proof for key, proof in zip(found.column("key"), judged, strict=True) if proof[1] not in NO_PROOF}
 
     def add(self, space: str, cases: Sequence[Case], rows: Sequence[Row], kinds: Mapping[str, str]) -> Path:
         """Writes the rows of some cases as one part, whole or not at all, and returns its path. `kinds`: the type of
@@ -206,8 +206,8 @@ class Store:
         for start in range(0, len(rows), COMPACTED):
             some = rows.at(np.arange(start, min(start + COMPACTED, len(rows))))
             columns = {name: some.column(name) for name in some.columns}
-            told = {name: _kind(columns[name]) for name in kinds}
-            written.add(self._write(columns, told))
+            kinds_of = {name: _kind(columns[name]) for name in kinds}
+            written.add(self._write(columns, kinds_of))
         for path in before:
             if path not in written:
                 path.unlink(missing_ok=True)

@@ -14,8 +14,7 @@ from uuid import uuid4
 
 from ahbm.base import codes, html
 from ahbm.base.arguments import checked, refused, whole
-from ahbm.base.sizes import Resized
-from ahbm.base.sizes import told as told_sizes
+from ahbm.base.sizes import Resized, resize_notes
 from ahbm.errors import ConfigError, DistributedError, UnsupportedError
 from ahbm.runs.report import Report
 from ahbm.source.function import AnyAlgorithm
@@ -93,11 +92,11 @@ class Table(Rows):
         return "\n".join([super().__str__(), *(f"note: {note}" for note in self.notes)])
 
     def __repr__(self) -> str:
-        return f"<Table of {self._told()}>"
+        return f"<Table of {self._summary()}>"
 
     def _repr_html_(self) -> str:
         names = self._shown()
-        return html.table(f"Sweep: {self._told()}", names, [[row[name] for name in names] for row in self])
+        return html.table(f"Sweep: {self._summary()}", names, [[row[name] for name in names] for row in self])
 
     def _shown(self) -> list[str]:
         """The columns for people: those in which rows differ, and the measured ones that any row has."""
@@ -107,9 +106,9 @@ class Table(Rows):
         named = [name for name in ("collective", "algorithm") if name not in varied]
         return [*named, *varied, *(name for name in _SHOWN if any(value is not None for value in self.column(name)))]
 
-    def _told(self) -> str:
-        told = f"{len(self)} rows" + (f", {self.failed} of them did not run" if self.failed else "")
-        return told + (f", {self.wrong} of them wrong" if self.wrong else "")
+    def _summary(self) -> str:
+        message = f"{len(self)} rows" + (f", {self.failed} of them did not run" if self.failed else "")
+        return message + (f", {self.wrong} of them wrong" if self.wrong else "")
 
 
 @dataclass
@@ -260,8 +259,8 @@ def dask_executor(address: str) -> Executor:
         executor: Executor = Client(address, timeout=CONNECT_S).get_executor(pure=False)
     except Exception as error:
         # What dask raises for an address that is none depends on the address.
-        told = f"no Dask scheduler answers at {address}: {type(error).__name__}"
-        raise DistributedError("AHBM-X141", told, hint="--dask tcp://HOST:8786") from error
+        message = f"no Dask scheduler answers at {address}: {type(error).__name__}"
+        raise DistributedError("AHBM-X141", message, hint="--dask tcp://HOST:8786") from error
     return executor
 
 
@@ -358,7 +357,7 @@ def table_of(space: Space, order: Sequence[Case], rows: Mapping[str, Row]) -> Ta
         overrides = (case.sweep.varied.get(name) for name in varied)
         values.append((*(row[at] for at in picked), *overrides, *(row[at] for at in failed)))
     machines = [case.sweep.machine for case in order]
-    notes = (*told_sizes(case.resized for case in order), *work.errors(machines, (rows[case.key] for case in order)))
+    notes = (*resize_notes(case.resized for case in order), *work.errors(machines, (rows[case.key] for case in order)))
     return Table((*COLUMNS, *seeds, *job, *varied, *FAILED), tuple(values), space, notes)
 
 

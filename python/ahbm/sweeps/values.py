@@ -19,7 +19,7 @@ def several(one: Check) -> Check:
     @shaped({"oneOf": [schema, {"type": "array", "items": schema, "minItems": 1}]})
     def check(value: Any) -> str | None:
         found = value if isinstance(value, list) else [value]
-        wanted = [told for told in map(one, found) if told is not None]
+        wanted = [text for text in map(one, found) if text is not None]
         return f"{wanted[0]}, or a list of such" if wanted else None if found else "a list of at least one value"
 
     return check
@@ -30,14 +30,14 @@ def either(first: Check, second: Check) -> Check:
 
     @shaped({"anyOf": [schema_of(first), schema_of(second)]})
     def check(value: Any) -> str | None:
-        told = first(value), second(value)
-        return None if None in told else f"{told[0]}, or {told[1]}"
+        texts = first(value), second(value)
+        return None if None in texts else f"{texts[0]}, or {texts[1]}"
 
     return check
 
 
-def mapping_of(values: Check | Mapping[str, Check], told: str) -> Check:
-    """A mapping whose values are all of one kind, or of some keys with a kind each; `told` says what it must be."""
+def mapping_of(values: Check | Mapping[str, Check], wanted: str) -> Check:
+    """A mapping whose values are all of one kind, or of some keys with a kind each; `wanted` says what it must be."""
     if isinstance(values, Mapping):
         properties = {key: schema_of(check) for key, check in values.items()}
         schema: Schema = {"type": "object", "properties": properties, "additionalProperties": False}
@@ -47,9 +47,9 @@ def mapping_of(values: Check | Mapping[str, Check], told: str) -> Check:
     @shaped(schema)
     def check(value: Any) -> str | None:
         if not isinstance(value, dict):
-            return told
+            return wanted
         known = values if isinstance(values, Mapping) else dict.fromkeys(value, values)
-        return None if all(key in known and known[key](one) is None for key, one in value.items()) else told
+        return None if all(key in known and known[key](one) is None for key, one in value.items()) else wanted
 
     return check
 

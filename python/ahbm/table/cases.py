@@ -231,8 +231,8 @@ class Refused:
 
     def to_json(self) -> dict[str, Any]:
         """What did not run, and why, as JSON-serialisable data."""
-        told = {name: getattr(self, name) for name in ("algorithm", "machine", "bytes")}
-        return {**told, "error": self.error.to_json()}
+        stated = {name: getattr(self, name) for name in ("algorithm", "machine", "bytes")}
+        return {**stated, "error": self.error.to_json()}
 
     @property
     def left_out(self) -> bool:

@@ -120,8 +120,8 @@ class Pool:
         self.close(False)
         context = _context(self._needed)
         # The processes end when nobody can tell them anything any more.
-        told, self._stop = context.Pipe(duplex=False)
-        self._executor = ProcessPoolExecutor(self._workers, context, begin, (told,))
+        note, self._stop = context.Pipe(duplex=False)
+        self._executor = ProcessPoolExecutor(self._workers, context, begin, (note,))
         try:
             self._ready = _submit(self._executor, ready)
         except BrokenExecutor as error:
@@ -336,8 +336,8 @@ class _Batch(Generic[_Item]):
 
 
 def _unable(error: BaseException) -> DistributedError:
-    told = f"the executor does not run what a sweep sends it: {type(error).__name__}: {error}"
-    return DistributedError("AHBM-X141", told, hint="its workers need the same version of ahbm and the same files")
+    message = f"the executor does not run what a sweep sends it: {type(error).__name__}: {error}"
+    return DistributedError("AHBM-X141", message, hint="its workers need the same version of ahbm and the same files")
 
 
 def ordered(batches: Iterable[tuple[Sequence[tuple[int, Any]], list[_Row]]]) -> Iterator[_Row]:

@@ -15,8 +15,7 @@ from ahbm.base import codes
 from ahbm.base.load import load_text
 from ahbm.base.quickest import quickest
 from ahbm.base.rules import Rule, merged, spans
-from ahbm.base.sizes import Resized, Unit
-from ahbm.base.sizes import told as told_sizes
+from ahbm.base.sizes import Resized, Unit, resize_notes
 from ahbm.base.store import store
 from ahbm.base.words import slug
 from ahbm.config.ccl import CclConfig, entry_overrides
@@ -216,7 +215,7 @@ class Ladder:
                 reasons.setdefault((name, reason), []).append(rung.nbytes)
         for (name, reason), sizes in reasons.items():
             yield f"# {name} at {' '.join(map(str, sizes))} B: {reason}"
-        yield from (f"# {note}" for note in told_sizes(rung.resized for rung in self.rungs))
+        yield from (f"# {note}" for note in resize_notes(rung.resized for rung in self.rungs))
         yield from (f"# {note}" for note in self.notes)
 
     def to_json(self) -> dict[str, Any]:
@@ -264,9 +263,9 @@ def of_file(path: str | Path) -> tuple[str, tuple[str, ...]]:
     document = yaml.safe_load(load_text(path)) or {}
     found = {name: choice for name, choice in (document.get("collectives") or {}).items() if isinstance(choice, list)}
     if len(found) != 1:
-        told = f"ranges of {', '.join(found)}" if found else "no ranges of sizes"
+        message = f"ranges of {', '.join(found)}" if found else "no ranges of sizes"
         hint = "a ladder is what `ahbm ladder COLLECTIVE -o ccl.yaml` writes"
-        raise ConfigError("AHBM-C151", f"{path} names {told}: it is no ladder", hint=hint)
+        raise ConfigError("AHBM-C151", f"{path} names {message}: it is no ladder", hint=hint)
     ((collective, ranges),) = found.items()
     return collective, tuple(dict.fromkeys(entry["algorithm"] for entry in ranges))
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import ahbm
 from ahbm.base.elements import NCCL_TYPES
-from ahbm.base.sizes import told as told_sizes
+from ahbm.base.sizes import resize_notes
 from ahbm.config.ccl import are_of
 from ahbm.config.topology import read_for
-from ahbm.errors import Finding, told
+from ahbm.errors import Finding, described
 from ahbm.runs import bands
 from ahbm.runs.report import Report
 from ahbm.source.switches import count_nodes
@@ -88,7 +88,7 @@ def footer(cells: Sequence[Report | Refused]) -> list[str]:
         for (name, code, message), sizes in failed.items()
     ]
     ordered = sorted(cells, key=lambda cell: isinstance(cell, Refused))
-    changed = [f"# Note                 : {note}" for note in told_sizes(cell.resized for cell in ordered)]
+    changed = [f"# Note                 : {note}" for note in resize_notes(cell.resized for cell in ordered)]
     if not reports:
         return reasons + changed
     return [
@@ -98,7 +98,7 @@ def footer(cells: Sequence[Report | Refused]) -> list[str]:
         f"# Bound of last size   : {max(reports, key=lambda report: report.bytes).limited_by}",
         *changed,
         *(f"# Note                 : {note}" for note in notes(reports)),
-        *(f"# {line}" for line in told(_reasons(reports)).splitlines()),
+        *(f"# {line}" for line in described(_reasons(reports)).splitlines()),
     ]
 
 

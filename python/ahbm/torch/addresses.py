@@ -63,8 +63,8 @@ def meet(host: str, port: int, rank: int, size: int) -> tuple[Place, Members]:
     try:
         store = dist.TCPStore(host, port, size, rank == 0, timeout)
     except (RuntimeError, OSError) as error:
-        told = str(error).splitlines()[0]
-        raise DistributedError("AHBM-X122", f"the ranks do not meet at {host}:{port}: {told}") from error
+        reason = str(error).splitlines()[0]
+        raise DistributedError("AHBM-X122", f"the ranks do not meet at {host}:{port}: {reason}") from error
     ranks = list(range(size))
     opts = SimpleNamespace(group_rank=rank, timeout=timeout, store=store)
     place = open_place(options(None).sized(size), opts, ranks)

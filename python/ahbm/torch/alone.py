@@ -202,7 +202,7 @@ class Alone:
         """See `Seat`."""
         return ()
 
-    def notify(self, ticket: Ticket, told: Notify) -> bool:
+    def notify(self, ticket: Ticket, callback: Notify) -> bool:
         """See `Seat`."""
         return False
 

@@ -117,9 +117,9 @@ class Collectives:
         mine = sparse.own(tensor, op)
         head = sparse.head(mine)
         heads = [head.clone() for _ in range(self.members.size())]
-        told = Work(self._place, self.members, heads, self._state.timeout)
-        self._issue(told, self._calls.all_gather([flat(t) for t in heads], flat(head)))
-        told.wait()
+        gathering = Work(self._place, self.members, heads, self._state.timeout)
+        self._issue(gathering, self._calls.all_gather([flat(t) for t in heads], flat(head)))
+        gathering.wait()
         indices, values = sparse.rooms(mine, heads)
         for outs, x in ((indices, mine.indices()), (values, mine.values())):
             self._issue(work, self._calls.all_gather([flat(t) for t in outs], flat(x)))
@@ -339,8 +339,8 @@ class Collectives:
         row = x.size // rows if rows else 0
         chosen = tuple(sizes) or ((rows // n,) * n if rows % n == 0 else ())
         if len(chosen) != n or sum(chosen) != rows or min(chosen) < 0:
-            told = f"all_to_all_single: {rows} rows do not split into {list(sizes) or f'{n} equal chunks'}"
-            raise DistributedError("AHBM-X130", told)
+            message = f"all_to_all_single: {rows} rows do not split into {list(sizes) or f'{n} equal chunks'}"
+            raise DistributedError("AHBM-X130", message)
         return tuple(size * row for size in chosen)
 
     # Point to point and the rest
@@ -406,17 +406,17 @@ class Collectives:
         me, took = self._me(), f"{seconds * 1000:g} ms"
         absent = [] if me else [self.members.rank_of(rank) for rank in self._place.seat.absent(ticket)]
         if me:
-            told = (
+            message = (
                 f"Rank {me} successfully reached monitoredBarrier, but received errors while waiting for send/recv "
                 "from rank 0. Please check rank 0 logs for faulty rank."
             )
         elif not seconds or not absent:
-            told = f"Rank 0 timed out in monitoredBarrier after {took}"
+            message = f"Rank 0 timed out in monitoredBarrier after {took}"
         elif all_of_them:
-            told = f"Ranks {', '.join(map(str, absent))} failed to pass monitoredBarrier in {took}"
+            message = f"Ranks {', '.join(map(str, absent))} failed to pass monitoredBarrier in {took}"
         else:
-            told = f"Rank {absent[0]} failed to pass monitoredBarrier in {took}"
-        return DistributedError("AHBM-X122", told, sites=sites)
+            message = f"Rank {absent[0]} failed to pass monitoredBarrier in {took}"
+        return DistributedError("AHBM-X122", message, sites=sites)
 
     def start_coalescing(self, device: Any = None) -> None:
         """Calls up to `end_coalescing` end together."""

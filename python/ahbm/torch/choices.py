@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 KNOWN_PLANS = 256
 
 
-def told(choice: Choice | None) -> dict[str, str | int] | None:
+def encoded(choice: Choice | None) -> dict[str, str | int] | None:
     """`choice` as facts of a message.
 
     Raises ConfigError (AHBM-C180) for an algorithm that has neither a name in ccl.yaml nor a file.
@@ -38,7 +38,7 @@ def told(choice: Choice | None) -> dict[str, str | int] | None:
     )
 
 
-def heard(facts: dict[str, Any]) -> Choice:
+def decoded(facts: dict[str, Any]) -> Choice:
     """The choice that `facts` tell.
 
     Raises FormatError (AHBM-F170) for a plan that is not the one it was, and what reading it raises.
@@ -50,7 +50,7 @@ def heard(facts: dict[str, Any]) -> Choice:
     return Choice(rule, _plan(name, str(facts["plan"]), str(facts["digest"])), **knobs)
 
 
-def why_told(why: Why | None) -> dict[str, Any] | None:
+def encoded_why(why: Why | None) -> dict[str, Any] | None:
     """The evidence of a choice as facts of a message: values that are no number, text or truth value as text."""
     if why is None:
         return None
@@ -60,7 +60,7 @@ def why_told(why: Why | None) -> dict[str, Any] | None:
     return {"selector": why.selector, "call": call, "facts": facts, "failure": failure}
 
 
-def why_heard(facts: dict[str, Any] | None) -> Why | None:
+def decoded_why(facts: dict[str, Any] | None) -> Why | None:
     """The evidence that `facts` tell. Raises KeyError, TypeError or ValueError for what is none."""
     if facts is None:
         return None
@@ -69,8 +69,8 @@ def why_heard(facts: dict[str, Any] | None) -> Why | None:
 
     failed = facts["failure"]
     failure = None if failed is None else Finding(str(failed[0]), str(failed[1]))
-    told = tuple((str(name), value) for name, value in facts["facts"])
-    return Why(str(facts["selector"]), Call(**facts["call"]), CostTable((), []), told, failure)
+    facts_ = tuple((str(name), value) for name, value in facts["facts"])
+    return Why(str(facts["selector"]), Call(**facts["call"]), CostTable((), []), facts_, failure)
 
 
 @lru_cache(KNOWN_PLANS)

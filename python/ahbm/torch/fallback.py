@@ -49,9 +49,9 @@ class ProcessGroup(backend.ProcessGroup):
         """The twin's method `name`. Raises `error` where ranks take turns: gloo would wait for those that have none."""
         if self._place.eager_futures:
             raise error
-        told = f"{name} is left to gloo, and its time not simulated: {error.findings[0]}".splitlines()[0]
-        self.agree(told)
-        notice(told)
+        message = f"{name} is left to gloo, and its time not simulated: {error.findings[0]}".splitlines()[0]
+        self.agree(message)
+        notice(message)
         if self._twin is None:
             self._twin = dist.ProcessGroupGloo(self._store, self.rank(), self.size(), self._state.timeout)
         return getattr(self._twin, name)

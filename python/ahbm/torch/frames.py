@@ -45,9 +45,9 @@ class Connection:
 
     def send(self, kind: int, facts: dict[str, Any], payload: Any = b"") -> None:
         """Sends one frame; `payload` is any contiguous buffer. Raises Gone."""
-        told = json.dumps(facts, separators=(",", ":")).encode()
+        encoded = json.dumps(facts, separators=(",", ":")).encode()
         data = memoryview(payload).cast("B") if len(memoryview(payload)) else memoryview(b"")
-        head = HEADER.pack(MAGIC, kind, len(told), len(data)) + told
+        head = HEADER.pack(MAGIC, kind, len(encoded), len(data)) + encoded
         try:
             with self._sending:
                 if len(data) < 1 << 16:
@@ -68,10 +68,10 @@ class Connection:
         magic, kind, length, payload = HEADER.unpack(head)
         if magic != MAGIC or kind > ERROR or length > limit or payload > PAYLOAD_LIMIT:
             raise FormatError("AHBM-F170", f"a message between ranks starts with {bytes(head[:8])!r}: no frame")
-        told = bytearray(length)
-        self.fill(told)
+        encoded = bytearray(length)
+        self.fill(encoded)
         try:
-            facts = json.loads(told)
+            facts = json.loads(encoded)
         except (ValueError, RecursionError) as error:
             raise FormatError("AHBM-F170", f"the facts of a message between ranks are no JSON: {error}") from error
         if not isinstance(facts, dict):
@@ -104,13 +104,13 @@ def findings(error: BaseException) -> list[dict[str, Any]]:
     """An error's findings as JSON."""
     if not isinstance(error, AhbmError):
         error = DistributedError("AHBM-X125", f"the emulator failed with {type(error).__name__}: {error}")
-    told: list[dict[str, Any]] = error.to_json()["findings"]
-    return told
+    encoded: list[dict[str, Any]] = error.to_json()["findings"]
+    return encoded
 
 
-def found(told: list[dict[str, Any]]) -> BaseException:
+def found(encoded: list[dict[str, Any]]) -> BaseException:
     """The error that `findings` has told."""
     try:
-        raise_findings(told)
+        raise_findings(encoded)
     except AhbmError as error:
         return error.with_traceback(None)

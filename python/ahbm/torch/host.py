@@ -31,7 +31,7 @@ from ahbm.ranks.terms import terms, with_choice
 from ahbm.ranks.ticket import Ticket
 from ahbm.ranks.world import GRACE_S, World
 from ahbm.torch import frames, report
-from ahbm.torch.choices import heard, why_heard
+from ahbm.torch.choices import decoded, decoded_why
 from ahbm.torch.frames import LOOPBACK, Connection, Gone, findings, found
 from ahbm.torch.rooms import LARGE, Rooms
 
@@ -64,7 +64,7 @@ class Host:
         self._connections: dict[int, Connection] = {}
         self._callers: dict[Connection, None] = {}
         """Whoever has not said who it is, the oldest first."""
-        self._door = threading.Lock()
+        self._arrivals = threading.Lock()
         """Held for both."""
         self._all_here = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -74,7 +74,7 @@ class Host:
         self.world.enter(0)
         self._start(self._run, RUNNER)
         if size > 1:
-            self._start(self._accept, "ahbm door")
+            self._start(self._accept, "ahbm accept")
 
     def meet(self) -> None:
         """Blocks until all ranks have come, so that none of them finds rank 0 gone from torch's store, too.
@@ -84,7 +84,7 @@ class Host:
         if self.world.size > 1 and not self._all_here.wait(self.timeout_s):
             absent = sorted(set(range(1, self.world.size)) - set(self._connections))
             error = timed_out(f"init_process_group: {span(absent)} did not come", self.timeout_s, span(absent))
-            with self._door:
+            with self._arrivals:
                 for connection in self._connections.values():
                     with contextlib.suppress(Gone):
                         connection.send(frames.ABORT, {"error": findings(error)})
@@ -99,7 +99,7 @@ class Host:
         self.world.leave(0, None, None)
         if not self.world.late:
             self._heard_s = dict.fromkeys(self._heard_s, time.monotonic())
-        for thread in self._threads:  # those of ranks are appended before the door's has ended
+        for thread in self._threads:  # those of ranks are appended before that which accepts has ended
             while thread.name != RUNNER and thread.is_alive() and (left := self._patience()) > 0:
                 thread.join(left)
         self.close()
@@ -119,7 +119,7 @@ class Host:
         """Ends all threads."""
         self._stopped = True
         self._shut()
-        with self._door:
+        with self._arrivals:
             connections = [*self._connections.values(), *self._callers]
         for connection in connections:
             connection.close()
@@ -149,7 +149,7 @@ class Host:
                 return
             caller = Connection(link)
             caller.expire(min(GREETING_S, self.timeout_s))
-            with self._door:
+            with self._arrivals:
                 self._callers[caller] = None
                 oldest = next(iter(self._callers)) if len(self._callers) > CALLERS else None
             if oldest is not None:
@@ -164,7 +164,7 @@ class Host:
 
     def _greet(self, caller: Connection) -> None:
         rank, near = self._rank_of(caller)
-        with self._door:
+        with self._arrivals:
             self._callers.pop(caller, None)
             welcome = rank is not None and rank not in self._connections and not self._stopped
             if rank is not None and welcome:
@@ -262,7 +262,7 @@ class Host:
             shares=_shares(facts["shares"], len(ranks)),
         )
         if facts["choice"] is not None:
-            agreed = with_choice(group, agreed, heard(facts["choice"]))
+            agreed = with_choice(group, agreed, decoded(facts["choice"]))
         storage, size = agreed.request.element.storage, int(facts["size"])
         if not 0 <= size * storage.itemsize <= frames.PAYLOAD_LIMIT:
             raise FormatError("AHBM-F170", f"a message between ranks asks for {size} elements")
@@ -275,7 +275,7 @@ class Host:
             sends = tuple(int(n) for n in facts["sends"])
             buffer = Exchange(buffer, self._rooms.take(sum(receives), storage, take), sends, receives)
         return Call(
-            str(facts["kind"]), group, agreed, buffer, _kept, facts["peer"], give, take, why_heard(facts["why"])
+            str(facts["kind"]), group, agreed, buffer, _kept, facts["peer"], give, take, decoded_why(facts["why"])
         )
 
     def _submit(self, served: Served, facts: dict[str, Any], length: int) -> None:
@@ -304,8 +304,8 @@ class Host:
                 if error is not None:
                     connection.send(frames.ERROR, {"ticket": number, "error": findings(error)})
                     return
-                told = {"ticket": number, "end_ps": ticket.end_ps, "members": list(ticket.members), "there": there}
-                connection.send(frames.RESULT, told, b"" if there else result)
+                facts_ = {"ticket": number, "end_ps": ticket.end_ps, "members": list(ticket.members), "there": there}
+                connection.send(frames.RESULT, facts_, b"" if there else result)
             except Gone:
                 return  # its own thread sees that, too
             for room in {id(array): array for array in (call.source, call.target)}.values():
@@ -392,11 +392,11 @@ class Answers:
             answer()
 
 
-def _shares(told: Any, ranks: int) -> Shares | None:
+def _shares(rows: Any, ranks: int) -> Shares | None:
     """The elements that belong to each rank, where they differ."""
-    if told is None:
+    if rows is None:
         return None
-    (row,) = told
+    (row,) = rows
     found = tuple(int(n) for n in row)
     if len(found) != ranks or not all(0 <= n <= frames.PAYLOAD_LIMIT for n in found):
         raise FormatError("AHBM-F170", f"a message between ranks shares among {len(found)} of {ranks} ranks")

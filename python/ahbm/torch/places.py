@@ -28,7 +28,7 @@ class Places(threading.local):
 
 _threads = Places()
 on_open: list[Any] = []
-"""Functions that are told of each place that is opened, with torch's options, the number of ranks and the setup."""
+"""Functions that are callback of each place that is opened, with torch's options, the number of ranks and the setup."""
 _process: list[Place] = []
 chooser: Chooser | None = None
 """Chooses for every call of this process that no selector has chosen for."""
@@ -67,8 +67,8 @@ def find(opts: Any, pg_options: object) -> Place:
         place: Place = _threads.make(options(pg_options))
     else:
         place = open_place(options(pg_options).sized(len(ranks)), opts, ranks)
-    for told in on_open:
-        told(place, opts, len(ranks), options(pg_options).sized(len(ranks)))
+    for callback in on_open:
+        callback(place, opts, len(ranks), options(pg_options).sized(len(ranks)))
     if chooser is not None:
         place.choose().chooser = chooser
     places().append(place)

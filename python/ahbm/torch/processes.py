@@ -68,11 +68,11 @@ def _differing(first: Mapping[str, str], mine: Mapping[str, str], rank: int) -> 
     if not names:
         return None
     who = {0: first, rank: mine}
-    told = [f"rank {at} has {', '.join(f'{name} {of.get(name)}' for name in names)}" for at, of in who.items()]
+    texts = [f"rank {at} has {', '.join(f'{name} {of.get(name)}' for name in names)}" for at, of in who.items()]
     return DistributedError(
         "AHBM-X110",
-        f"init_process_group: the ranks disagree on {', '.join(names)}: {'; '.join(told)}",
-        sites=[Site(text, call_origin()) for text in told],
+        f"init_process_group: the ranks disagree on {', '.join(names)}: {'; '.join(texts)}",
+        sites=[Site(text, call_origin()) for text in texts],
         hint="pass the same pg_options, and set the same variables, on every rank",
     )
 
@@ -93,7 +93,7 @@ def open_place(setup: Setup, opts: Any, ranks: Sequence[int]) -> Place:
         except Exception as error:
             opts.store.set(KEY, json.dumps({"error": f"{error}"}))
             raise
-        mine = {"port": host.port, "secret": host.secret.hex(), "pid": os.getpid(), "setup": setup.told()}
+        mine = {"port": host.port, "secret": host.secret.hex(), "pid": os.getpid(), "setup": setup.described()}
         opts.store.set(KEY, json.dumps(mine))
         try:
             host.meet()
@@ -113,7 +113,7 @@ def open_place(setup: Setup, opts: Any, ranks: Sequence[int]) -> Place:
         raise BackendError("AHBM-X122", f"rank 0 has not come: {_sentence(error)}") from None
     except (dist.DistNetworkError, OSError) as error:
         raise as_torchs(lost(_sentence(error))) from None
-    if (differing := _differing(found["setup"], setup.told(), opts.group_rank)) is not None:
+    if (differing := _differing(found["setup"], setup.described(), opts.group_rank)) is not None:
         remote.abort(differing)
         raise as_torchs(differing)
     return ProcessPlace(remote, remote, opts.group_rank, ranks, cache(setup.emulator))

@@ -276,7 +276,7 @@ def _observed(name: str) -> Any:
     return method
 
 
-def _told_twice(name: str) -> Any:
+def _stated_twice(name: str) -> Any:
     def method(self: Group, *args: Any) -> None:
         getattr(super(Group, self), name)(*args)
         if isinstance(self._beyond, dist.ProcessGroup):
@@ -286,7 +286,7 @@ def _told_twice(name: str) -> Any:
 
 
 for _name in ("_register_backend", "_set_default_backend", "_set_group_name", "_set_group_desc"):
-    setattr(Group, _name, _told_twice(_name))
+    setattr(Group, _name, _stated_twice(_name))
 for _name in sketch.METHODS:
     setattr(Group, _name, _observed(_name))
 

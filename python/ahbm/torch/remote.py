@@ -20,7 +20,7 @@ from ahbm.ranks.seat import Call
 from ahbm.ranks.stall import timed_out
 from ahbm.ranks.ticket import Notify, Ticket
 from ahbm.torch import frames
-from ahbm.torch.choices import told, why_told
+from ahbm.torch.choices import encoded, encoded_why
 from ahbm.torch.frames import Connection, Gone, findings, found
 
 NEAR_BYTES = 1 << 14
@@ -136,10 +136,10 @@ class Remote:
 
     def _overdue(self, ticket: Ticket, call: Call, timeout_s: float) -> BaseException | None:
         """The error of a wait that was too long, as rank 0's process tells it; None: the call has just ended."""
-        told = self._ask(frames.OVERDUE, {"of": ticket.call, "seconds": timeout_s}, ANSWER_S)
-        if told is None:
+        answer = self._ask(frames.OVERDUE, {"of": ticket.call, "seconds": timeout_s}, ANSWER_S)
+        if answer is None:
             return self._unanswered(ticket, call, timeout_s)
-        return found(told) if told else None
+        return found(answer) if answer else None
 
     def _unanswered(self, ticket: Ticket, call: Call, timeout_s: float) -> DistributedError:
         label = f"{call.collective} ({call.group.name}), call {ticket.call} of rank {self.rank}"
@@ -193,11 +193,11 @@ class Remote:
         """See `Seat`; rank 0's process answers in order, after it has read the operand."""
         self.absent(ticket)
 
-    def notify(self, ticket: Ticket, told: Notify) -> bool:
+    def notify(self, ticket: Ticket, callback: Notify) -> bool:
         """See `Seat`."""
         with self._lock:
             if not ticket.done:
-                ticket.notify = told
+                ticket.notify = callback
             return not ticket.done
 
     def group(self, name: str, ranks: tuple[int, ...]) -> ProcessGroup:
@@ -244,8 +244,8 @@ class Remote:
             "shares": request.shares,
             "tag": call.terms.tag,
             "note": call.terms.note,
-            "choice": told(call.terms.choice),
-            "why": why_told(call.why),
+            "choice": encoded(call.terms.choice),
+            "why": encoded_why(call.why),
             "peer": call.peer,
             "size": call.source.size,
             "sends": call.buffer.sends if exchange else (),

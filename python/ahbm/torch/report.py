@@ -93,8 +93,8 @@ def text(ledger: Ledger) -> str:
     performed = calls(ledger)
     end_us = max((call.start_ns + call.latency_ns for call in performed), default=0.0) / 1000
     title = f"ahbm: {ledger.size} ranks on {machine.sips} SIPs in a {machine.topology}, {end_us:.2f} us simulated"
-    told = [*protocol_notes(call.protocol for call in performed), *calibrated(performed, machine)]
-    notes = [f"note: {note}" for note in told]
+    each = [*protocol_notes(call.protocol for call in performed), *calibrated(performed, machine)]
+    notes = [f"note: {note}" for note in each]
     return "\n".join([title, *table(rows(performed, ledger.emulator.limits)), *notes])
 
 

@@ -57,7 +57,7 @@ class _Paper:
         """See `Seat`."""
         return ()
 
-    def notify(self, ticket: Ticket, told: Notify) -> bool:
+    def notify(self, ticket: Ticket, callback: Notify) -> bool:
         """See `Seat`."""
         return False
 

@@ -44,11 +44,11 @@ def head(x: Tensor) -> Tensor:
 def rooms(x: Tensor, heads: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
     """Room for the indices and for the values of every rank. Raises DistributedError (AHBM-X110) for ranks whose
     tensors differ in shape."""
-    shapes = [told[1:].tolist() for told in heads]
+    shapes = [message[1:].tolist() for message in heads]
     if any(shape != shapes[0] for shape in shapes):
-        told = ", ".join(f"rank {rank} has {shape[1:]}" for rank, shape in enumerate(shapes))
-        raise DistributedError("AHBM-X110", f"all_reduce: Sparse dimensions do not match: {told}")
-    counts = [int(told[0]) for told in heads]
+        message = ", ".join(f"rank {rank} has {shape[1:]}" for rank, shape in enumerate(shapes))
+        raise DistributedError("AHBM-X110", f"all_reduce: Sparse dimensions do not match: {message}")
+    counts = [int(message[0]) for message in heads]
     indices, values = x.indices(), x.values()
     return (
         [indices.new_empty((x.sparse_dim(), count)) for count in counts],

@@ -186,8 +186,8 @@ def same(flats: Sequence[Flat], what: str) -> None:
     """Raises DistributedError (AHBM-X130) unless all have one dtype."""
     dtypes = {x.tensor.dtype for x in flats}
     if len(dtypes) > 1:
-        told = ", ".join(sorted(map(str, dtypes)))
-        raise DistributedError("AHBM-X130", f"{what}: tensors of different dtypes: {told}")
+        message = ", ".join(sorted(map(str, dtypes)))
+        raise DistributedError("AHBM-X130", f"{what}: tensors of different dtypes: {message}")
 
 
 def sized(x: Flat, size: int, what: str) -> None:

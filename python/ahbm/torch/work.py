@@ -118,11 +118,11 @@ class Work(dist.Work):
     def _resolve(self, future: torch.futures.Future[Any], ended: int = 0) -> None:
         """Completes the future once all operations have ended; of the first `ended` that is known."""
 
-        def told(_: BaseException | None) -> None:
+        def ended_one(_: BaseException | None) -> None:
             threading.Thread(target=self._resume, args=(future, at + 1), name="ahbm future").start()
 
         for at in range(ended, len(self.tickets)):
-            if self._place.seat.notify(self.tickets[at], told):
+            if self._place.seat.notify(self.tickets[at], ended_one):
                 return
         if (error := self.exception()) is not None:
             future.set_exception(error)

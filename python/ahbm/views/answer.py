@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ahbm.runs.advice import SIMULATED, Advice
-from ahbm.runs.advice import told as best_of
+from ahbm.runs.advice import SIMULATED, Advice, best_of
 from ahbm.runs.answer import gain
 from ahbm.views.words import size, time
 
@@ -42,15 +41,15 @@ def fastest(reports: Sequence[Report]) -> str:
     largest = max(report.bytes for report in right)
     rivals = sorted((r for r in right if r.bytes == largest), key=lambda report: report.latency_ns)
     best = rivals[0]
-    told = f"{best.algorithm} takes {time(best.latency_ns * 1000)} at {size(largest)}"
+    message = f"{best.algorithm} takes {time(best.latency_ns * 1000)} at {size(largest)}"
     if len(rivals) > 1:
         ratio = rivals[1].latency_ns / best.latency_ns if best.latency_ns else 1.0
         lead = f"{ratio:.3g} times " if ratio > 1 else ""
         lead += f"as fast as {rivals[1].algorithm}"
-        told = f"{best.algorithm} is the fastest of {len(rivals)} at {size(largest)}: "
-        told += f"{time(best.latency_ns * 1000)}, {lead}"
+        message = f"{best.algorithm} is the fastest of {len(rivals)} at {size(largest)}: "
+        message += f"{time(best.latency_ns * 1000)}, {lead}"
     if not best.latency_ns:
-        told = f"At {size(largest)} no time is taken by {', '.join(r.algorithm for r in rivals if not r.latency_ns)}"
+        message = f"At {size(largest)} no time is taken by {', '.join(r.algorithm for r in rivals if not r.latency_ns)}"
     others: dict[str, list[int]] = {}
     for nbytes in sorted({report.bytes for report in right}):
         here = [report for report in right if report.bytes == nbytes]
@@ -58,8 +57,8 @@ def fastest(reports: Sequence[Report]) -> str:
         if winner != best.algorithm:
             others.setdefault(winner, []).append(nbytes)
     for name, won in others.items():
-        told += f"; {name} is faster at {size(won[0])}" + (f" to {size(won[-1])}" if len(won) > 1 else "")
-    return told + "." + (f" Wrong results take no part: {wrong}." if wrong else "")
+        message += f"; {name} is faster at {size(won[0])}" + (f" to {size(won[-1])}" if len(won) > 1 else "")
+    return message + "." + (f" Wrong results take no part: {wrong}." if wrong else "")
 
 
 def distance(report: Report) -> str:
@@ -82,18 +81,18 @@ def because(explanation: Explanation) -> str:
     if not explanation.by_category:
         return "It takes no time, so there is nothing to explain."
     category, ps = next(iter(explanation.by_category.items()))
-    told = f"{100 * ps / explanation.latency_ps:.3g} % of its critical path is {category}"
+    message = f"{100 * ps / explanation.latency_ps:.3g} % of its critical path is {category}"
     step = max(explanation.steps, key=lambda step: step.by_category.get(category, 0))
     part = step.by_category.get(category, 0)
     if part:
         share = "all" if part == ps else f"{100 * part / ps:.3g} %"
-        told += f", {share} of that at {step.place if step.origin else step.what}"
+        message += f", {share} of that at {step.place if step.origin else step.what}"
     link = max(explanation.links, key=lambda link: (link.path_ps, link.busy_ps), default=None)
     if link is not None and link.path_ps:
         limit = explanation.bandwidth_on(link.name)
-        told += f"; the link that the path spends most time on is {link.name} ({time(link.path_ps)}"
-        told += f", {limit})" if limit else ")"
-    return told + "."
+        message += f"; the link that the path spends most time on is {link.name} ({time(link.path_ps)}"
+        message += f", {limit})" if limit else ")"
+    return message + "."
 
 
 def advice(explanation: Explanation, report: Report | None = None) -> str:
@@ -103,18 +102,18 @@ def advice(explanation: Explanation, report: Report | None = None) -> str:
     if not explanation.by_category:
         return "Try a larger size."
     best = next(iter(best_of(explanation.advice)), None)
-    told = [f"Try {_simulated(best, explanation)}"] if best is not None else []
+    sentences = [f"Try {_simulated(best, explanation)}"] if best is not None else []
     # A line that is all of the path can be nothing but all of its time.
     lines = (entry for entry in explanation.advice if entry.line and entry.way == SIMULATED)
     line = next(lines, None) if len(explanation.steps) > 1 else None
     if report is not None and report.percent_of_bound is not None and report.percent_of_bound >= NEAR:
-        told.append(f"no algorithm is faster on this machine than {time((report.bound_ns or 0) * 1000)}")
+        sentences.append(f"no algorithm is faster on this machine than {time((report.bound_ns or 0) * 1000)}")
     else:
         remedy = REMEDIES[next(iter(explanation.by_category))]
-        told.append(f"in the algorithm, {remedy}" if told else f"Try {remedy}")
+        sentences.append(f"in the algorithm, {remedy}" if sentences else f"Try {remedy}")
         if line is not None:
-            told.append(f"{line.what}: {gain(line, explanation)} ({line.way})")
-    return "; ".join(told) + "."
+            sentences.append(f"{line.what}: {gain(line, explanation)} ({line.way})")
+    return "; ".join(sentences) + "."
 
 
 def _simulated(entry: Advice, explanation: Explanation) -> str:

@@ -73,19 +73,23 @@ def section(rows: Sequence[c.Row], charts: dict[str, alt.TopLevelMixin]) -> Sect
 def answer(rows: Sequence[c.Row]) -> list[str]:
     """How many got faster or slower, the greatest change, what differs, what to try."""
     counts = {verdict: sum(row.verdict == verdict for row in rows) for verdict in VERDICTS}
-    told = [f"Of {len(rows)} measurements " + ", ".join(f"{n} are {name}" for name, n in counts.items() if n) + "."]
+    sentences = [
+        f"Of {len(rows)} measurements " + ", ".join(f"{n} are {name}" for name, n in counts.items() if n) + "."
+    ]
     changed = [row for row in rows if row.factor is not None and row.factor != 1]
     if changed:
         most = max(changed, key=lambda row: max(row.factor or 0, 1 / (row.factor or 1)))
-        told.append(f"The greatest change is {100 * ((most.factor or 1) - 1):+.3g} %: {most.name}.")
+        sentences.append(f"The greatest change is {100 * ((most.factor or 1) - 1):+.3g} %: {most.name}.")
     causes = sorted({row.cause for row in rows if row.cause})
-    told.append(f"What differs: {'; '.join(causes)}." if causes else "Machines, programs and versions are the same.")
+    sentences.append(
+        f"What differs: {'; '.join(causes)}." if causes else "Machines, programs and versions are the same."
+    )
     worse = [row for row in rows if row.verdict in ("slower", "wrong")]
     if worse:
-        told.append(
+        sentences.append(
             "Try `ahbm explain --json` of both and compare these: lines of the algorithm, and what changed there."
         )
-    return told
+    return sentences
 
 
 def _changes(rows: Sequence[c.Row]) -> alt.Chart:
@@ -142,19 +146,19 @@ def _steps(title: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Page:
     text = "The lines of both critical paths, the greatest change first; the changes add up to that of the whole."
     before, after = (sum(data["critical_path_ps"].values()) for data in (old, new))
     change = f", {100 * (after / before - 1):+.3g} %" if before else ""
-    told = [f"The critical path changes from {time(before)} to {time(after)}{change}."]
+    sentences = [f"The critical path changes from {time(before)} to {time(after)}{change}."]
     if steps and steps[0].before_ps != steps[0].after_ps:
         most = steps[0]
         ps = most.after_ps - most.before_ps
-        told.append(
+        sentences.append(
             f"Most of the change is at {most.origin or most.what}: {time(abs(ps))} {'more' if ps > 0 else 'less'}, "
             f"first of all {next(iter(most.by_category))}."
         )
     longest = max(steps, key=lambda step: step.after_ps, default=None)
     if longest is not None and after:
-        told.append(
+        sentences.append(
             f"Try to shorten {longest.origin or longest.what} next: it has "
             f"{100 * longest.after_ps / after:.3g} % of the time that is left."
         )
     section_ = Section("comparison", "Comparison", text, columns, cells)
-    return Page(title, "All times are simulated, and have no noise.", [section_], {}, (), told)
+    return Page(title, "All times are simulated, and have no noise.", [section_], {}, (), sentences)

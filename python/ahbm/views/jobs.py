@@ -12,8 +12,7 @@ from ahbm.base.collectives import COLLECTIVES
 from ahbm.errors import AhbmError
 from ahbm.job.replay import JobReport
 from ahbm.ranks.calls import CallRecord, Row
-from ahbm.runs.advice import BUDGET
-from ahbm.runs.advice import told as best_of
+from ahbm.runs.advice import BUDGET, best_of
 from ahbm.views import answer, colors, reasons, spans
 from ahbm.views.charts import WIDTH, tooltip, zoomed
 from ahbm.views.page import Page, Section
@@ -130,9 +129,9 @@ def _stretches(report: JobReport) -> list[list[str]]:
 
 def _answer(report: JobReport, table: Sequence[Row], explanation: Explanation | None) -> list[str]:
     last = max(report.ranks, key=lambda rank: rank.total_ns, default=None)
-    told = [f"{report.job} takes {time(report.latency_ns * 1000)} on {len(report.ranks)} ranks."]
+    sentences = [f"{report.job} takes {time(report.latency_ns * 1000)} on {len(report.ranks)} ranks."]
     if last is not None and last.total_ns:
-        told[0] = (
+        sentences[0] = (
             f"{report.job} takes {time(report.latency_ns * 1000)} on {len(report.ranks)} ranks; rank {last.rank}, the "
             f"last to end, does not compute for {time(last.exposed_ns * 1000)}, "
             f"{100 * last.exposed_ns / last.total_ns:.3g} % of it."
@@ -140,20 +139,20 @@ def _answer(report: JobReport, table: Sequence[Row], explanation: Explanation | 
     if table:
         most = max(table, key=lambda row: row.time_ps)
         bound = f", {most.time_ps / most.bound_ps:.3g} times their bound" if most.bound_ps else ""
-        told.append(
+        sentences.append(
             f"Most time is that of {most.collective} on {most.ranks} ranks: {most.calls} calls take "
             f"{time(most.time_ps)} together{bound}."
         )
     if explanation is not None:
-        told[-1] += f" {answer.because(explanation)}"
+        sentences[-1] += f" {answer.because(explanation)}"
     longest = max(report.ranks, key=lambda rank: rank.compute_ns, default=None)
     mean = sum(rank.compute_ns for rank in report.ranks) / max(len(report.ranks), 1)
     if longest is not None and longest.compute_ns > UNEVEN * mean:
-        told.append(
+        sentences.append(
             f"Computing is not balanced: rank {longest.rank} computes for {time(longest.compute_ns * 1000)}, the mean "
             f"of all ranks is {time(mean * 1000)}."
         )
-    return [*told, _advice(report, explanation)]
+    return [*sentences, _advice(report, explanation)]
 
 
 def _advice(report: JobReport, explanation: Explanation | None) -> str:
@@ -232,7 +231,7 @@ def _calls(calls: Sequence[CallRecord]) -> alt.Chart:
     used = [name for name in COLLECTIVES if any(call.collective == name for call in calls)]
     # By the position among all collectives: the same on every page.
     hues = [colors.SERIES[list(COLLECTIVES).index(name) % len(colors.SERIES)] for name in used]
-    note = spans.joined(f"{a_lane} groups share a lane" if a_lane > 1 else "", spans.told("calls", shortest))
+    note = spans.joined(f"{a_lane} groups share a lane" if a_lane > 1 else "", spans.left_out("calls", shortest))
     chart = alt.Chart(alt.InlineData(values=values)).mark_bar()
     chart = chart.encode(
         x=alt.X("start:Q", title="time from launch (us)"),

@@ -202,20 +202,20 @@ def _drawn(rows: list[Row], places: dict[str, Point], title: str, explanation: E
     scale = alt.Scale(domainMin=0, domainMax=alt.ExprRef(f"frame < 0 ? {most} : 1"))
     busy = alt.Color("now:Q", title="busy, part of the time", scale=scale, legend=legend)
     now = {"now": "frame < 0 ? datum.busy : loads[datum.link][frame] / 100"}
-    told = [*tooltip("link:N"), alt.Tooltip("busy:Q", format=".1%"), *tooltip("messages:Q", "waited_ns:Q")]
+    tooltips = [*tooltip("link:N"), alt.Tooltip("busy:Q", format=".1%"), *tooltip("messages:Q", "waited_ns:Q")]
     drawn = alt.Chart(alt.InlineData(values=rows))
     in_use = drawn.transform_filter("datum.messages > 0").transform_calculate(**now)
-    at = {"x": alt.X("x:Q", axis=None, scale=x), "y": alt.Y("y:Q", axis=None, scale=y), "tooltip": told}
+    at = {"x": alt.X("x:Q", axis=None, scale=x), "y": alt.Y("y:Q", axis=None, scale=y), "tooltip": tooltips}
     lines = {"detail": alt.Detail("line:N"), "order": alt.Order("order:Q"), **at}
     idle = drawn.transform_filter("datum.messages == 0").mark_line(strokeWidth=1, strokeDash=[2, 3], color="#8a94a0")
     used = in_use.mark_line(strokeWidth=4)
     heads = in_use.transform_filter("datum.order == 0").mark_point(shape="triangle", filled=True, size=90, opacity=1)
-    turned = {"angle": alt.Angle("turn:Q", scale=None), "x": alt.X("ax:Q", scale=x), "y": alt.Y("ay:Q", scale=y)}
+    arrows = {"angle": alt.Angle("turn:Q", scale=None), "x": alt.X("ax:Q", scale=x), "y": alt.Y("ay:Q", scale=y)}
     named = [{"node": re.sub("sip|cube", "", name), "x": px, "y": py} for name, (px, py) in places.items()]
     nodes = alt.Chart(alt.InlineData(values=named)).encode(x=alt.X("x:Q", scale=x), y=alt.Y("y:Q", scale=y))
     boxes = nodes.mark_square(size=620, color=NODE, stroke="#8a94a0", strokeWidth=1, opacity=1)
     names = nodes.mark_text(fontSize=12, color=NODE_INK).encode(text="node:N")
-    shown = [idle.encode(**lines), used.encode(color=busy, **lines), heads.encode(color=busy, **{**at, **turned})]
+    shown = [idle.encode(**lines), used.encode(color=busy, **lines), heads.encode(color=busy, **{**at, **arrows})]
     chart: Chart = alt.layer(*shown, boxes, names).add_params(*playback)
     step = max(STEP_PX, LEAST_PX / wide)
     return chart.properties(

@@ -105,7 +105,7 @@ def _limits(reports: Iterable[Report]) -> str:
 
 
 def _numerics(found: Sequence[Numerics]) -> Section:
-    def told(agree: bool | None) -> str:
+    def described(agree: bool | None) -> str:
         return "-" if agree is None else "identical" if agree else "different"
 
     rows = [
@@ -113,9 +113,9 @@ def _numerics(found: Sequence[Numerics]) -> Section:
             n.algorithm,
             f"{n.max_ulp:.2f}",
             f"{n.mean_ulp:.3f}",
-            told(n.ranks_agree),
-            told(n.runs_agree),
-            told(n.sizes_agree),
+            described(n.ranks_agree),
+            described(n.runs_agree),
+            described(n.sizes_agree),
             str(len({order.order for order in n.orders})),
             n.orders[0].order if n.orders else "",
         ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping
 from typing import TYPE_CHECKING
 
-from ahbm.runs.advice import told
+from ahbm.runs.advice import best_of
 from ahbm.runs.answer import gain
 from ahbm.views.page import Section
 from ahbm.views.words import time
@@ -82,7 +82,7 @@ def _help(best: Explanation) -> list[Section]:
     """What was simulated and helps, and the command lines that show it."""
     rows = [
         [entry.what, time(entry.latency_ps or 0), gain(entry, best), entry.command or "-"]
-        for entry in told(best.advice)
+        for entry in best_of(best.advice)
     ]
     text = "Each was simulated again; what saves most comes first."
     return [Section("help", "What would help", text, HELP, rows)] if rows else []

@@ -71,7 +71,7 @@ def operations(explanation: Explanation, most: int) -> Picture:
         Span(start, end, int(lanes[at]), int(agents[at]), int(ops[at]), "", count) for start, end, at, count in merged
     ]
     every = f"{len(chosen)} of {len(places)} agents" if len(chosen) < len(places) else ""
-    return Picture([places[agent] for agent in chosen], chosen, spans, every, told("operations", shortest))
+    return Picture([places[agent] for agent in chosen], chosen, spans, every, left_out("operations", shortest))
 
 
 def waits(explanation: Explanation, agents: Sequence[int], most: int) -> Picture:
@@ -87,7 +87,7 @@ def waits(explanation: Explanation, agents: Sequence[int], most: int) -> Picture
         Span(start, end, int(lanes[at]), agents[int(lanes[at])], int(ops[at]), kinds[int(category[at])], count)
         for start, end, at, count in merged
     ]
-    return Picture([places[agent] for agent in agents], agents, spans, "", told("waits", shortest))
+    return Picture([places[agent] for agent in agents], agents, spans, "", left_out("waits", shortest))
 
 
 def path(explanation: Explanation, most: int) -> Picture:
@@ -106,7 +106,7 @@ def path(explanation: Explanation, most: int) -> Picture:
     ]
     shared = f"{a_lane} agents share a lane" if a_lane > 1 else ""
     first = met[::a_lane].tolist() if len(met) else []
-    return Picture([places[agent] for agent in first], first, spans, shared, told("stretches", shortest))
+    return Picture([places[agent] for agent in first], first, spans, shared, left_out("stretches", shortest))
 
 
 def names(explanation: Explanation) -> list[str]:
@@ -130,7 +130,7 @@ def _joined(columns: Sequence[Times]) -> Times:
     return np.concatenate(columns) if columns else np.zeros(0, np.int64)
 
 
-def told(what: str, shortest: int) -> str:
+def left_out(what: str, shortest: int) -> str:
     """The words of a picture in which `what` shorter than this (ps) are merged; none for 0."""
     return f"{what} shorter than {time(shortest)} merged" if shortest else ""
 

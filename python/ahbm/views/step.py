@@ -24,7 +24,7 @@ class Facts:
     """Prefix of the recording's files."""
     answer: Mapping[str, Any]
     """`Answer.to_json` of `ahbm.torch.device.answer`."""
-    told: str
+    text: str
     """The answer's first sentence."""
     capacity: int
     """Bytes of a device's memory."""
@@ -101,7 +101,7 @@ def _us(ns: float) -> str:
 
 def page(facts: Facts) -> Page:
     """The page. Raises as `ahbm.open(...).run`."""
-    from ahbm.job.door import open_
+    from ahbm.job.open import open_
     from ahbm.job.replay import JobReport
     from ahbm.views import jobs
 
@@ -112,19 +112,19 @@ def page(facts: Facts) -> Page:
     drawn = jobs.page(ran)
     # What would help is told of a step, by the answer.
     rest = [section for section in drawn.sections if section.key != "help"]
-    return replace(drawn, sections=[*sections(facts), *rest], headline=[facts.told, *_headline(facts.answer)])
+    return replace(drawn, sections=[*sections(facts), *rest], headline=[facts.text, *_headline(facts.answer)])
 
 
 def _headline(answer: Mapping[str, Any]) -> list[str]:
     """The change that helps most, and what the sections of the recording show. No time but a step's."""
-    step, told = answer["step_ns"], list[str]()
+    step, text = answer["step_ns"], list[str]()
     best = min(answer["changes"], key=lambda change: (change["step_ns"], change["what"]), default=None)
     if best is not None and best["step_ns"] < step:
         saves = f"-{100 * (1 - best['step_ns'] / step):.1f} %, {_us(best['step_ns'])} us"
-        told.append(f"Try {best['what']}: {saves} (simulated again).")
+        text.append(f"Try {best['what']}: {saves} (simulated again).")
     if answer["steps"] > 1:
-        told.append(f"The sections from Ranks on show the recording, which is {answer['steps']} steps.")
-    return told
+        text.append(f"The sections from Ranks on show the recording, which is {answer['steps']} steps.")
+    return text
 
 
 if __name__ == "__main__":

@@ -46,8 +46,8 @@ def results(results: Iterable[tuple[int | str, Any]], origin: str, said: dict[st
         one = {"op": known.get("name", known.get("collective")), "ranks": _ranks(known)}
         for key, value in one.items():
             if value is not None and said.setdefault(key, str(value)) != str(value):
-                told = f"{key} {str(value)[:60]} after {said[key][:60]}: a file is one table"
-                raise refused("AHBM-F212", told, origin, line=place)
+                message = f"{key} {str(value)[:60]} after {said[key][:60]}: a file is one table"
+                raise refused("AHBM-F212", message, origin, line=place)
         said["counts"] = "received"
         way = Way(known["time"], known.get("wrong"))
         if waiting is not None and waiting.bytes == known["size"] and len(waiting.ways) == 1:

@@ -62,5 +62,5 @@ def check_line(line: str, origin: str, number: int) -> None:
 
 def of_cpu(origin: str, place: int | str) -> FormatError:
     """AHBM-F210: the times are no times of collectives."""
-    told = "the times are those of the CPU, which launches collectives and does not wait for them"
-    return refused("AHBM-F210", told, origin, "measure without -C 1", place)
+    message = "the times are those of the CPU, which launches collectives and does not wait for them"
+    return refused("AHBM-F210", message, origin, "measure without -C 1", place)

@@ -104,8 +104,8 @@ def _check_same(head: Head, first: Head, origin: str, number: int) -> None:
     both = ((head.op, first.op), (len(head.numbers), len(first.numbers)), (len(head.hosts), len(first.hosts)))
     for what, (here, before) in zip(("op", "ranks", "nodes"), both, strict=True):
         if here and before and here != before:
-            told = f"{what} {here} after {before}: a file is one table"
-            raise refused("AHBM-F212", told, origin, "a file for each run of a program", number)
+            message = f"{what} {here} after {before}: a file is one table"
+            raise refused("AHBM-F212", message, origin, "a file for each run of a program", number)
 
 
 @dataclass(frozen=True)
@@ -128,8 +128,8 @@ class Layout:
         ways = rest.count("time")
         way = rest[: len(rest) // ways] if ways else []
         if ways not in (1, 2) or way * ways != rest or way[0] != "time":
-            told = f"columns that are not known: {' '.join(rest)[:200]}"
-            raise refused("AHBM-F210", told, origin, "time algbw busbw #wrong, once or twice", number)
+            message = f"columns that are not known: {' '.join(rest)[:200]}"
+            raise refused("AHBM-F210", message, origin, "time algbw busbw #wrong, once or twice", number)
         return cls(tuple(way), ways, stamped)
 
     def row(self, parts: list[str], origin: str, number: int) -> Size:
@@ -139,14 +139,14 @@ class Layout:
         # What is left of those of each way are the operator and the root.
         there = next((n for n in range(self.ways, 0, -1) if 0 <= len(values) - n * size <= 2), 0)
         if not there:
-            told = f"a row of {len(parts)} columns, under a header of {len(HEADER) + self.ways * size}"
-            raise refused("AHBM-F211", told, origin, line=number)
+            message = f"a row of {len(parts)} columns, under a header of {len(HEADER) + self.ways * size}"
+            raise refused("AHBM-F211", message, origin, line=number)
         wrong = self.way.index("#wrong") if "#wrong" in self.way else None
         ways = [values[len(values) - n * size :][:size] for n in range(there, 0, -1)]
         for time, *_ in ways:
             if not _TIME.fullmatch(time):
-                told = f"{time[:60]!r} stands where a time should: the row is cut, or is not that of its header"
-                raise refused("AHBM-F211", told, origin, line=number)
+                message = f"{time[:60]!r} stands where a time should: the row is cut, or is not that of its header"
+                raise refused("AHBM-F211", message, origin, line=number)
         found = [Way(way[0], None if wrong is None else way[wrong]) for way in ways if way[0] != "N/A"]
         return Size(parts[0], tuple(found), number)
 

@@ -38,8 +38,8 @@ def read(text: str, origin: str) -> Read:
         raise malformed(origin, 1, "no list `profiles` of objects")
     skus = dict.fromkeys(repr(profile["sku"]) for profile in profiles if profile.get("sku") is not None)
     if len(skus) > 1:
-        told = ", ".join(skus)[:80]
-        raise malformed(origin, 1, f"profiles for several GPUs: {told}", "keep the profiles of one of them")
+        names = ", ".join(skus)[:80]
+        raise malformed(origin, 1, f"profiles for several GPUs: {names}", "keep the profiles of one of them")
     ordered = sorted(
         enumerate(profiles, 1),
         key=lambda item: (item[1].get("sku") is None) + (item[1].get("scale") is None),
@@ -59,8 +59,8 @@ def _rules(profiles: Sequence[tuple[int, Mapping[str, Any]]], origin: str) -> It
             entries = entries.get("configs", []) if isinstance(entries, dict) else entries
             ours = collective_of(MSCCLPP, name)
             if ours is None or not isinstance(entries, list):
-                told = f"profile {at}: {name[:40]!r} is no collective with a list of configurations"
-                raise malformed(origin, at, told, f"one of {', '.join(MSCCLPP.collectives.values())}")
+                message = f"profile {at}: {name[:40]!r} is no collective with a list of configurations"
+                raise malformed(origin, at, message, f"one of {', '.join(MSCCLPP.collectives.values())}")
             yield from _entries(entries, ours, ranks, origin, at)
 
 

@@ -80,8 +80,8 @@ class _Reader:
             what = "channels -1 is one channel: the plugin sets one before it looks for a line, and NCCL takes it"
             self.warn(ONE_CHANNEL, line, f"{algorithm}/{protocol}", what, "write the number of channels")
         if protocol == "ll" and most > LL_BYTES:
-            told = "any size" if most == UNLIMITED else f"{most} bytes"
-            what = f"LL is forced up to {told}: NCCL's own bound on LL does not hold for what a tuner chooses"
+            message = "any size" if most == UNLIMITED else f"{most} bytes"
+            what = f"LL is forced up to {message}: NCCL's own bound on LL does not hold for what a tuner chooses"
             hint = f"end the range at {LL_BYTES} bytes or below, and name ll128 or simple above it"
             self.warn(LONG_LL, line, f"{algorithm}/{protocol}", what, hint)
         ours = collective_of(NCCL, collective)
@@ -108,8 +108,8 @@ class _Reader:
     def known(self, name: str, names: Sequence[str], otherwise: str, what: str, line: int) -> str:
         if name in names:
             return name
-        told = f"{what} {name[:40]!r} is not known: the plugin takes it for {otherwise} without a word"
-        self.warn(UNKNOWN, line, name[:40], told, f"one of {', '.join(names)}")
+        message = f"{what} {name[:40]!r} is not known: the plugin takes it for {otherwise} without a word"
+        self.warn(UNKNOWN, line, name[:40], message, f"one of {', '.join(names)}")
         return otherwise
 
     def warn(self, code: str, line: int, label: str, message: str, hint: str) -> None:
@@ -138,7 +138,7 @@ def _gaps(rules: Rules, origin: str) -> Iterator[Finding]:
     decided = 0
     for condition, group in groups.items():
         reached, name = 0, NCCL.collectives[group[0].collective]
-        covering = [rule for wider in _wider(condition) for rule in groups.get(wider, ())]
+        covering = [rule for around in _covering(condition) for rule in groups.get(around, ())]
         for rule in sorted(covering, key=lambda rule: rule.nbytes.least):
             if rule.nbytes.least > reached:
                 yield _gap(group[-1], name, reached, rule.nbytes.least - 1, origin)
@@ -159,7 +159,7 @@ def _gaps(rules: Rules, origin: str) -> Iterator[Finding]:
         yield Finding(MODEL, what, (Site("file", f"{origin}:1"),), hint)
 
 
-def _wider(condition: tuple[object, ...]) -> Iterator[tuple[object, ...]]:
+def _covering(condition: tuple[object, ...]) -> Iterator[tuple[object, ...]]:
     """The conditions of lines that are for the same calls, or more: each number of a line is one or any."""
     collective, ranks, nodes, per_node, per_rank, pipe_ops, registered = condition
     for one in product(*map(dict.fromkeys, ((ranks, ANY), (nodes, ANY), (pipe_ops, None), (registered, None)))):
@@ -167,8 +167,8 @@ def _wider(condition: tuple[object, ...]) -> Iterator[tuple[object, ...]]:
 
 
 def _gap(rule: Rule, name: str, least: int, most: int, origin: str) -> Finding:
-    told = f"{least} to {most} bytes" if most < UNLIMITED else f"{least} bytes and more"
-    what = f"no line is for {name} of {told}: NCCL's model chooses, with one channel (not ring and simple)"
+    message = f"{least} to {most} bytes" if most < UNLIMITED else f"{least} bytes and more"
+    what = f"no line is for {name} of {message}: NCCL's model chooses, with one channel (not ring and simple)"
     return Finding(UNMATCHED, what, (Site(name, f"{origin}:{rule.line}"),), "lines that cover every size")
 
 

@@ -91,8 +91,8 @@ def _rows(content: str, origin: str) -> Iterator[Measured]:
 def _measured(row: Mapping[str, str], origin: str, line: int) -> Measured:
     collective = collective_of(NCCL, row["collective"])
     if collective is None or row["algorithm"] not in ALGORITHMS or row["protocol"] not in PROTOCOLS:
-        told = ", ".join(row[key][:40] for key in ("collective", "algorithm", "protocol"))
-        raise malformed(origin, line, f"{told}: a collective, algorithm or protocol that NCCL does not have")
+        message = ", ".join(row[key][:40] for key in ("collective", "algorithm", "protocol"))
+        raise malformed(origin, line, f"{message}: a collective, algorithm or protocol that NCCL does not have")
     try:
         cost = float(row["cost_metric"])
     except ValueError:

@@ -70,8 +70,8 @@ def _rule(row: Mapping[str, str], origin: str, line: int) -> Rule:
         ("protocol", row.get("protocol") in PROTOCOLS or None, list(PROTOCOLS)),
     ):
         if name is None:
-            told = f"{key} is {row.get(key, '')[:40]!r}, which NCCLX refuses"
-            raise malformed(origin, line, told, f"one of {', '.join(names)}")
+            message = f"{key} is {row.get(key, '')[:40]!r}, which NCCLX refuses"
+            raise malformed(origin, line, message, f"one of {', '.join(names)}")
     numbers = {"channels": -1, "numPipeOps": -1, "regBuff": -1, "chunkSize": 0}
     for key in numbers:
         if text := row.get(key, ""):

@@ -33,8 +33,10 @@ def read(text: str, origin: str) -> Read:
             continue
         match = _LINE.fullmatch(row)
         if match is None or match[1] != VARIABLE:
-            told = match[1] if match else row.strip()[:40]
-            raise malformed(origin, line, f"{told!r} is not {VARIABLE}=...", "the strings of other layers are not read")
+            line_text = match[1] if match else row.strip()[:40]
+            raise malformed(
+                origin, line, f"{line_text!r} is not {VARIABLE}=...", "the strings of other layers are not read"
+            )
         found.append((line, match[3]))
     if len(found) != 1:
         raise malformed(origin, 1, f"{len(found)} lines with {VARIABLE}", "one holds")
@@ -61,8 +63,8 @@ def bounded_tokens(value: str, origin: str, line: int) -> list[tuple[float, Rule
 
     found = bounded(rules(), origin)
     if len(memories) > 1:
-        told = " and ".join(",".join(memory) or "any" for memory in memories)
-        raise malformed(origin, line, f"rules for several types of memory: {told}", "keep those of one type")
+        message = " and ".join(",".join(memory) or "any" for memory in memories)
+        raise malformed(origin, line, f"rules for several types of memory: {message}", "keep those of one type")
     return list(zip(scores, found, strict=True))
 
 
@@ -90,8 +92,8 @@ def _token(token: str, origin: str, line: int) -> tuple[float, tuple[str, ...], 
     known = UCC.algorithms or {}
     for collective in collectives:
         if algorithm not in known[collective]:
-            told = f"{algorithm[:40]!r} is no algorithm of {UCC.collectives[collective]}"
-            raise malformed(origin, line, told, f"one of {', '.join(known[collective])}")
+            message = f"{algorithm[:40]!r} is no algorithm of {UCC.collectives[collective]}"
+            raise malformed(origin, line, message, f"one of {', '.join(known[collective])}")
     rules = [
         Rule(collective, algorithm, span, teams, per_rank=collective in PER_RANK, line=line)
         for collective in collectives

@@ -26,9 +26,9 @@ from ahbm.errors import AhbmError, ConfigError
 from ahbm.torch import compute, places, report
 from ahbm.torch.alone import Alone
 from ahbm.torch.device import marks, module
+from ahbm.torch.device.bandwidth import more_bandwidth
 from ahbm.torch.device.lanes import Lanes
 from ahbm.torch.device.meter import FACTORS, meter
-from ahbm.torch.device.wider import wider
 
 if TYPE_CHECKING:
     from ahbm.job.best import Best
@@ -49,7 +49,7 @@ SEARCHED = 100_000
 SEARCHED_RANKS = 32
 """Ranks up to which it is: the search checks every algorithm, which takes half a minute of 64."""
 MOST = 5
-"""Changes that are told of."""
+"""Changes that an answer names."""
 _failed = [False]
 _met = [False]
 
@@ -151,7 +151,7 @@ class Keeper:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def _answer(self) -> str:
-        from ahbm.job.door import open_
+        from ahbm.job.open import open_
 
         played = range(self.ranks) if self.families is None else [self.rank]
         files = 1 if self.families is not None else self.ranks
@@ -198,12 +198,12 @@ class Keeper:
         draw(folder, facts)
 
 
-def keep(folder: Path, told: str, facts: Mapping[str, object]) -> None:
+def keep(folder: Path, text: str, facts: Mapping[str, object]) -> None:
     """Writes an answer as text and as JSON."""
     from ahbm.base.store import store
 
     folder.mkdir(parents=True, exist_ok=True)
-    store({folder / "answer.txt": f"{told}\n".encode(), folder / "answer.json": json.dumps(facts, indent=1).encode()})
+    store({folder / "answer.txt": f"{text}\n".encode(), folder / "answer.json": json.dumps(facts, indent=1).encode()})
 
 
 def draw(folder: Path, facts: Mapping[str, object]) -> None:
@@ -245,7 +245,7 @@ class Answer:
         job = opened.run()
         machine = job.emulator.machine
         roofline, pes = machine.roofline, machine.cubes * machine.pes
-        between, both = wider(machine, (made.program for made in job.performed.programs))
+        between, both = more_bandwidth(machine, (made.program for made in job.performed.programs))
         wanted = {
             between: both,
             "twice the peak of arithmetic": {"pe.roofline.peak_tflops": 2 * roofline.operations_per_ns / pes / 1000},

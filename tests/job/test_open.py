@@ -1,4 +1,4 @@
-"""`ahbm.open`: one door for collectives, plans, jobs, reports and specs."""
+"""`ahbm.open`: opens collectives, plans, jobs, reports and specs."""
 
 from __future__ import annotations
 

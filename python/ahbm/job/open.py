@@ -1,4 +1,4 @@
-"""One door for whatever can be run: a collective, a plan, a script that lowers one, a job, a report or its spec.
+"""Opens whatever can be run: a collective, a plan, a script that lowers one, a job, a report or its spec.
 
 Which kind of target a name is, is decided here and nowhere else.
 """

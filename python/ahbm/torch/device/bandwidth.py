@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ahbm._core import Machine, Program
 
 
-def wider(machine: Machine, programs: Iterable[Program | None]) -> tuple[str, dict[str, str]]:
+def more_bandwidth(machine: Machine, programs: Iterable[Program | None]) -> tuple[str, dict[str, str]]:
     """Twice the bandwidth of all links between SIPs, and of the protocols that carry less in any of the `programs`, in
     words and as overrides."""
     names = dict.fromkeys(name for program in set(programs) if program is not None for name in limiting(program))
