@@ -30,7 +30,8 @@
 //! ```
 //!
 //! Reading order: `declared/keys` (every key of `topology.yaml`), `validated` (rules between keys),
-//! `resolve` (the steps between them), `machine` (the result), `cube_links` and `sip_links` (numbering), `protocol` (what a call costs), `routing`, `sfr`.
+//! `resolve` (the steps between them), `machine` (the result), `cube_links` and `sip_links` (numbering), `protocol` (what a
+//! call costs), `calls` (the machine as a call finds it), `routing`, `sfr`.
 
 mod calls;
 mod costs;
