@@ -1,6 +1,5 @@
 //! Resolved costs of the machine's engines, in picoseconds.
 
-use crate::declared::Topology;
 use crate::{Jitter, Ps, Rate};
 use indexmap::IndexMap;
 
@@ -95,37 +94,4 @@ pub struct Costs {
     pub jitter: Jitter,
     /// IPCQ slot tiers by name, in declaration order.
     pub tiers: IndexMap<String, Tier>,
-}
-
-impl Costs {
-    pub(crate) fn of(declared: &Topology) -> Self {
-        let (pe, ipcq) = (&declared.pe, &declared.ipcq);
-        let tiers = ipcq.tiers.0.iter().map(|(name, tier)| {
-            let rates = (tier.bandwidth_gbs.rate, tier.bank_bandwidth_gbs.rate);
-            (name.clone(), Tier { setup_ps: tier.setup_ns.0, rate: rates.0, bank_rate: rates.1 })
-        });
-        let launch = &declared.launch;
-        let [overhead, per_rank] = [launch.overhead_ns, launch.per_rank_ns].map(|ns| ns.map_or(0, |ns| ns.0));
-        Self {
-            launch_ps: overhead + per_rank * u64::from(declared.system.sips.count.0),
-            dispatch_ps: pe.dispatch_ns.0,
-            dma_setup_ps: pe.dma.setup_ns.0,
-            dma_channels: pe.dma.channels.unwrap_or(DmaChannels::Any(1)),
-            ipcq_send_ps: ipcq.send_ns.0,
-            ipcq_recv_ps: ipcq.recv_ns.0,
-            credit_overhead_ps: ipcq.credit.overhead_ns.0,
-            credit_blocks_receiver: ipcq.credit.blocks_receiver,
-            // An f16 has two bytes; unlimited stays unlimited.
-            math_bytes_per_ns: pe.math.f16_per_ns.0.saturating_mul(2),
-            gemm_macs_per_ns: pe.gemm.macs_per_ns.0,
-            flit_bytes: u64::from(declared.system.flit_bytes.0),
-            network: declared.system.network_model,
-            jitter: Jitter {
-                seed: u64::from(declared.faults.jitter.seed.0),
-                latency_ps: declared.faults.jitter.latency_ns.0,
-                skew_ps: declared.faults.jitter.skew_ns.0,
-            },
-            tiers: tiers.collect(),
-        }
-    }
 }

@@ -9,15 +9,16 @@ mod library;
 mod named;
 mod protocols;
 mod reader;
+mod resolved;
 mod tiers;
 mod value;
 
 pub(crate) use keys::{Kind, Sips, Topology};
 pub(crate) use library::{Checked, LibraryKeys};
 pub(crate) use protocols::Protocols;
-pub(crate) use reader::{Reader, shorten};
+pub(crate) use reader::{Reader, Value, shorten};
 pub(crate) use tiers::Tiers;
-pub(crate) use value::{Bytes, Count, Gbs, Names, Ns, PerNs, Real, Signed, Told, Value, Word};
+pub(crate) use value::{Bytes, Count, Gbs, Names, Ns, PerNs, Real, Signed, Told, Word};
 
 /// Declares a section: a struct with defaults that reads itself key by key.
 macro_rules! section {

@@ -30,8 +30,10 @@
 //! ```
 //!
 //! Reading order: `declared/keys` (every key of `topology.yaml`), `validated` (rules between keys),
-//! `machine` (the result), `cube_links` and `sip_links` (numbering), `protocol` (what a call costs), `routing`, `sfr`.
+//! `resolve` (the steps between them), `machine` (the result), `cube_links` and `sip_links` (numbering), `protocol` (what a
+//! call costs), `calls` (the machine as a call finds it), `routing`, `sfr`.
 
+mod calls;
 mod costs;
 mod cube_links;
 mod custom;
@@ -40,10 +42,12 @@ mod direction;
 mod dump;
 mod faults;
 mod ids;
+mod jitter;
 mod machine;
 mod overrides;
 mod protocol;
 mod rate;
+mod resolve;
 mod roofline;
 mod route;
 mod routing;
@@ -54,12 +58,14 @@ mod svg;
 mod symmetry;
 mod validated;
 
+pub use calls::Caps;
 pub use costs::{Band, Costs, DmaChannels, Library, NetworkModel, Tier};
 pub use direction::{Direction, Heading};
-pub use faults::{FULL_PACE, Jitter};
+pub use faults::{FULL_PACE, LinkChange};
 pub use ids::{Coord, LinkId, Node, PeId};
-pub use machine::{CubePort, LinkChange, Machine, Ports, SipLink, Switch};
-pub use protocol::{CallCosts, Caps, Channels, Protocol, Ways};
+pub use jitter::Jitter;
+pub use machine::{CubePort, Machine, Ports, SipLink, Switch};
+pub use protocol::{CallCosts, Channels, Protocol, Ways};
 pub use rate::{Ps, Rate, ns_to_ps};
 pub use roofline::Roofline;
 pub use route::{Hop, Route};

@@ -1,29 +1,16 @@
 //! The resolved machine.
 
 use crate::cube_links::{CubeLink, CubeLinks};
-use crate::declared::{Names, Reader, Topology, Value};
 use crate::faults::Faults;
-use crate::protocol::Carried;
 use crate::roofline::Roofline;
 use crate::sip_links::{Reducer, SipLinks};
-use crate::validated::{Validated, validate};
 use crate::{
-    Band, CallCosts, Coord, Costs, DmaChannels, Heading, Library, LinkId, Node, PeId, Protocol, Ps, Rate, Sfr,
-    overrides,
+    Band, CallCosts, Coord, Costs, DmaChannels, Heading, Library, LinkChange, LinkId, Node, PeId, Protocol, Ps, Rate,
+    Sfr,
 };
 use ahbm_findings::Diagnostic;
-use ahbm_wire::yaml;
 use std::cmp::Ordering;
 use std::sync::Arc;
-
-/// A change of one link.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LinkChange {
-    /// Twice the bandwidth.
-    Twice,
-    /// No latency.
-    Instant,
-}
 
 /// A resolved machine: shape, links, routes, neighbour tables, costs.
 ///
@@ -39,13 +26,13 @@ pub struct Machine {
     /// Id of the first link between SIPs.
     pub(crate) sip_base: u32,
     pub(crate) transit_ps: Ps,
-    topology: &'static str,
-    io_cpu_ps: Ps,
-    tcm_rate: Rate,
-    tcm_bytes: u64,
-    hbm_bytes: u64,
-    sram_bytes: u64,
-    canonical: Arc<str>,
+    pub(crate) topology: &'static str,
+    pub(crate) io_cpu_ps: Ps,
+    pub(crate) tcm_rate: Rate,
+    pub(crate) tcm_bytes: u64,
+    pub(crate) hbm_bytes: u64,
+    pub(crate) sram_bytes: u64,
+    pub(crate) canonical: Arc<str>,
     pub(crate) roofline: Roofline,
     pub(crate) sheet: [Option<String>; 2],
     pub(crate) computes: bool,
@@ -54,14 +41,14 @@ pub struct Machine {
     pub(crate) step_ps: Ps,
     /// That of a message between nodes, where there are nodes and it is another one.
     pub(crate) nic_step_ps: Option<Ps>,
-    protocols: Arc<[(String, Protocol)]>,
-    protocol: Option<String>,
-    library: Arc<Library>,
-    bands: Option<Arc<[Band]>>,
-    ranges: Arc<[(String, u32, u64, u64)]>,
+    pub(crate) protocols: Arc<[(String, Protocol)]>,
+    pub(crate) protocol: Option<String>,
+    pub(crate) library: Arc<Library>,
+    pub(crate) bands: Option<Arc<[Band]>>,
+    pub(crate) ranges: Arc<[(String, u32, u64, u64)]>,
     /// As [`Costs`] has it without a call.
-    math_bytes_per_ns: u64,
-    call: Arc<CallCosts>,
+    pub(crate) math_bytes_per_ns: u64,
+    pub(crate) call: Arc<CallCosts>,
 }
 
 /// A directed link between two SIPs.
@@ -116,109 +103,7 @@ pub(crate) enum Place {
     Reducer { switch: u32 },
 }
 
-const MAX_OVERRIDES: usize = 1_000;
-
 impl Machine {
-    /// Parses, validates and resolves a topology. `origin` names the text in errors; `overrides` are
-    /// dotted paths with YAML scalars (`("ipcq.tiers.tcm.bandwidth_gbs", "512")`), applied before validation.
-    /// Empty text is the default machine.
-    ///
-    /// # Errors
-    /// All findings at once, each with `origin:line` or the override it stems from: `AHBM-T001` no YAML,
-    /// `T002` too large, `T003` unknown key, `T004` wrong kind of value, `T005` out of range, `T006` unknown
-    /// name, `T007` grid size, `T008` not a power of two, `T009` over budget, `T010` custom edges, `T011`
-    /// override path, `T013` too few HBM slices, `T015` key without effect on this network, `T017` a fault of what
-    /// does not exist.
-    pub fn from_yaml(text: &str, origin: &str, overrides: &[(String, String)]) -> Result<Self, Vec<Diagnostic>> {
-        if overrides.len() > MAX_OVERRIDES {
-            let message = format!("{} overrides are more than the limit of {MAX_OVERRIDES}", overrides.len());
-            return Err(vec![Diagnostic::new("AHBM-T002", message)]);
-        }
-        let mut tree = yaml::parse(text, origin).map_err(|finding| vec![finding])?;
-        let mut reader = Reader::new(origin, overrides);
-        for (index, (path, value)) in overrides.iter().enumerate() {
-            if let Err(finding) = overrides::apply(&mut tree, index, path, value) {
-                reader.push(finding);
-            }
-        }
-        let declared = Topology::read(&tree, &mut reader).unwrap_or_default();
-        let validated = if reader.clean() { validate(&declared, &mut reader) } else { None };
-        let machine = validated.filter(|_| reader.clean()).map(|validated| {
-            let mut machine = Self::resolve(&declared, validated);
-            machine.faults = Faults::of(&machine, &declared, &mut reader);
-            machine
-        });
-        match reader.finish(machine)? {
-            Some(machine) => Ok(machine),
-            None => Err(vec![Diagnostic::new("AHBM-T001", "the topology could not be read").site("topology", origin)]),
-        }
-    }
-
-    fn resolve(declared: &Topology, validated: Validated) -> Self {
-        let Validated { sfr, sips, cube, hbm_bytes } = validated;
-        let costs = Costs::of(declared);
-        let mut canonical = String::new();
-        declared.canonical("", &mut canonical);
-        let sfr_pes = f64::from(sfr.cubes()) * f64::from(sfr.pes);
-        let mib = |real: f64| (real * f64::from(1 << 20)) as u64;
-        let mut machine = Self {
-            math_bytes_per_ns: costs.math_bytes_per_ns,
-            costs,
-            sip_base: sfr.sips * sfr.cubes() * cube.links(),
-            transit_ps: declared.sip.io.transit_ns.0,
-            topology: declared.system.sips.topology.name(),
-            io_cpu_ps: declared.sip.io.cpu_ns.0,
-            tcm_rate: declared.pe.tcm.bandwidth_gbs.rate,
-            tcm_bytes: mib(declared.pe.tcm.mb.0),
-            sram_bytes: mib(declared.cube.sram.mb.0),
-            hbm_bytes,
-            sfr,
-            sips,
-            cube,
-            canonical: canonical.into(),
-            roofline: Roofline::new(declared, sfr_pes),
-            sheet: [&declared.pe.roofline.accelerator, &declared.pe.roofline.source]
-                .map(|told| told.as_ref().map(|told| told.0.clone())),
-            computes: {
-                let said = &declared.pe.roofline;
-                said.unknown != Some(true) || said.peak_tflops.is_some() && said.memory_gbs.is_some()
-            },
-            faults: Faults::default(),
-            step_ps: 0,
-            nic_step_ps: None,
-            protocols: declared.protocols.0.iter().map(|(name, keys)| (name.clone(), keys.protocol())).collect(),
-            protocol: declared.protocol.as_ref().map(|name| name.0.clone()),
-            library: declared.library.library().into(),
-            bands: declared.calibration.as_ref().map(|checked| checked.0.bands().into()),
-            ranges: declared.calibration.as_ref().map_or_else(Vec::new, |checked| checked.0.ranges()).into(),
-            call: Arc::default(),
-        };
-        machine.set_costs(Arc::default());
-        machine
-    }
-
-    /// Sets what depends on the call.
-    pub(crate) fn set_costs(&mut self, call: Arc<CallCosts>) {
-        let name = self.protocol.as_ref().or(call.protocol.as_ref());
-        let protocol = name.and_then(|name| self.protocols.iter().find(|(own, _)| own == name));
-        let protocol = protocol.map(|(_, protocol)| protocol.of_call(&call));
-        self.step_ps = protocol.as_ref().map_or(0, |of| of.step_ps);
-        self.nic_step_ps = protocol.as_ref().filter(|_| self.topology == "nodes").and_then(|of| of.nic_step_ps);
-        self.costs.math_bytes_per_ns = call.math_per_ns.map_or(self.math_bytes_per_ns, |each| each.saturating_mul(2));
-        self.sips.carried = Carried::new(self.sips.link, self.sips.nodes.as_ref(), protocol, &call);
-        self.call = call;
-    }
-
-    /// The call whose messages the costs are of.
-    pub fn call(&self) -> &CallCosts {
-        &self.call
-    }
-
-    /// The protocol of the call, by name and as the call has it: the machine's for all runs, else the call's own.
-    pub fn protocol_of_call(&self) -> Option<(&str, &Protocol)> {
-        self.protocol.as_deref().or(self.call.protocol.as_deref()).zip(self.sips.carried.protocol.as_deref())
-    }
-
     /// The algorithms of the communication library, by collective; a collective that it does not name is not there.
     pub fn library(&self) -> &Library {
         &self.library
@@ -581,5 +466,46 @@ impl Machine {
         self.canonical
             .bytes()
             .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    }
+
+    /// The cube behind a port.
+    pub(crate) fn cube_at(&self, cube: u32, port: Heading) -> Option<u32> {
+        let (w, h) = (self.sfr.cube_w, self.sfr.cube_h);
+        let (row, col) = (cube / w, cube % w);
+        match port {
+            Heading::N => (row > 0).then(|| cube - w),
+            Heading::E => (col + 1 < w).then(|| cube + 1),
+            Heading::S => (row + 1 < h).then(|| cube + w),
+            Heading::W => (col > 0).then(|| cube - 1),
+            Heading::U | Heading::D => None,
+        }
+    }
+
+    pub(crate) fn port_is_dead(&self, sip: u32, cube: u32, port: Heading) -> bool {
+        let base = (sip * self.sfr.cubes() + cube) * self.cube.links();
+        self.faults.dead(LinkId(base + self.cube.index(CubeLink::Ucie(port, 0))))
+    }
+
+    /// The accelerator whose data sheet the roofline is, and that sheet, where the machine names them.
+    pub fn sheet(&self) -> (Option<&str>, Option<&str>) {
+        (self.sheet[0].as_deref(), self.sheet[1].as_deref())
+    }
+
+    /// Whether anybody has said what it computes at.
+    ///
+    /// # Errors
+    /// `AHBM-C193` where nobody has.
+    pub fn computes(&self) -> Result<(), Diagnostic> {
+        if self.computes {
+            return Ok(());
+        }
+        let what = "the machine does not say what it computes at, and the job has computations without a duration";
+        Err(Diagnostic::new("AHBM-C193", what)
+            .hint("set pe.roofline.peak_tflops and pe.roofline.memory_gbs, or name its accelerator to ahbm calibrate"))
+    }
+
+    /// What a SIP computes at.
+    pub fn roofline(&self) -> &Roofline {
+        &self.roofline
     }
 }

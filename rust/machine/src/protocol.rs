@@ -1,7 +1,6 @@
 //! What a call of a communication library costs: its protocol, its channels and its network interfaces.
 
-use crate::{Machine, Ps, Rate};
-use ahbm_findings::Diagnostic;
+use crate::{Ps, Rate};
 use std::sync::Arc;
 
 /// The least bandwidth that there is, in GB/s.
@@ -146,7 +145,7 @@ impl Protocol {
 
     /// The most that a link carries; `across`, inside a node of calls between nodes, whose messages wait for links and
     /// interfaces in turn: the slowest of them is what `max_gbs` was measured with.
-    fn most_on(&self, link: Rate, across: Option<&Ways>) -> f64 {
+    pub(crate) fn most_on(&self, link: Rate, across: Option<&Ways>) -> f64 {
         let (Some(ways), Some(wire), Some(nic), None) = (across, self.wire, self.nic_wire, self.nic_gbs) else {
             return self.rewired(self.max_gbs, self.wire, link, 1.0);
         };
@@ -170,7 +169,7 @@ impl Protocol {
         alone.bounded(ways.way(), most.min(all.gbs()))
     }
 
-    fn most_on_way(&self, ways: &Ways, across: Option<Rate>) -> f64 {
+    pub(crate) fn most_on_way(&self, ways: &Ways, across: Option<Rate>) -> f64 {
         let channels = self.channels.map_or(f64::INFINITY, |all| all.together());
         match (self.nic_gbs, across) {
             (Some(most), _) => (self.rewired(most, self.nic_wire, ways.interface, ways.gain) * ways.used).min(channels),
@@ -180,7 +179,7 @@ impl Protocol {
     }
 
     /// The most that the interfaces of a node of so many SIPs carry for all of them.
-    fn most_on_node(&self, ways: &Ways, sips: f64) -> Option<f64> {
+    pub(crate) fn most_on_node(&self, ways: &Ways, sips: f64) -> Option<f64> {
         self.nic_gbs.map(|most| self.rewired(most, self.nic_wire, ways.interface, ways.gain) * sips)
     }
 
@@ -243,7 +242,7 @@ pub(crate) struct Interfaces {
 
 impl Interfaces {
     /// As the messages of a call find them.
-    fn ways(&self, call: &CallCosts) -> Ways {
+    pub(crate) fn ways(&self, call: &CallCosts) -> Ways {
         let part = call.part.0 as f64 / call.part.1.max(1) as f64;
         let striped = if self.spread { self.size } else { 1 };
         Ways {
@@ -255,7 +254,7 @@ impl Interfaces {
     }
 
     /// The way of a node to the spine, of all its interfaces.
-    fn together(&self, ways: &Ways) -> Rate {
+    pub(crate) fn together(&self, ways: &Ways) -> Rate {
         ways.times(f64::from(self.size) / self.taper)
     }
 }
@@ -299,47 +298,5 @@ impl Carried {
     /// What a link of a bandwidth of its own carries.
     pub(crate) fn on(&self, rate: Rate) -> Rate {
         self.protocol.as_ref().map_or(rate, |protocol| protocol.on(rate))
-    }
-}
-
-/// GB/s of payload that a protocol lets a link between SIPs carry, the way of a SIP between nodes of `topology: nodes`, and
-/// all ways of a node together; none where the wires themselves have no more.
-pub type Caps = (Option<f64>, Option<f64>, Option<f64>);
-
-impl Machine {
-    /// The machine as the messages of a call find it; its own network and parameters stay.
-    ///
-    /// # Errors
-    /// `AHBM-V125` for a protocol that the machine does not have.
-    pub fn with_costs(&self, call: &CallCosts) -> Result<Self, Diagnostic> {
-        let known = |name: &String| self.protocols().iter().any(|(own, _)| own == name);
-        if let Some(name) = call.protocol.as_ref().filter(|name| !known(name)) {
-            return Err(Diagnostic::new(
-                "AHBM-V125",
-                format!("a call has protocol {name}, which the machine does not have"),
-            ));
-        }
-        let mut machine = self.clone();
-        machine.set_costs(Arc::new(call.clone()));
-        Ok(machine)
-    }
-
-    /// Where the protocol of the call limits, so that more bandwidth of the machine between SIPs changes nothing, or less
-    /// than it could; none without a protocol. Bandwidths are alike up to the factor `alike`.
-    pub fn caps(&self, alike: f64) -> Option<Caps> {
-        let (sips, call) = (&self.sips, self.call());
-        let (protocol, slowest, across) = (sips.carried.protocol.as_ref()?, sips.slowest(), call.interfaces.is_some());
-        let less = |most: f64, rate: Rate| (most < alike * rate.gbs() * protocol.efficiency).then_some(most);
-        let Some(nodes) = &sips.nodes else {
-            return Some((less(protocol.most_on(slowest, None), slowest), None, None));
-        };
-        let ways = nodes.ways(call);
-        let most = protocol.most_on_way(&ways, across.then_some(slowest));
-        let node = protocol.most_on_node(&ways, f64::from(nodes.size));
-        Some((
-            less(protocol.most_on(slowest, across.then_some(&ways)), slowest),
-            less(most, ways.way()),
-            node.and_then(|most| less(most, nodes.together(&ways))),
-        ))
     }
 }

@@ -6,6 +6,7 @@
 use crate::cube_links::{CubeLink, Router};
 use crate::{Coord, Heading, Hop, LinkId, Machine, Node, Ps, Rate, Route, SipNetwork, Switch};
 use ahbm_findings::Diagnostic;
+use std::collections::VecDeque;
 
 /// A route in the making and where its head is.
 struct Walk<'m> {
@@ -18,6 +19,38 @@ struct Walk<'m> {
 }
 
 impl Machine {
+    /// The shortest way through a SIP's cube mesh that uses no dead port; among equals the one that prefers N, E, S, W
+    /// in this order.
+    pub(crate) fn cubes_around(&self, sip: u32, from: u32, to: u32) -> Option<Vec<Heading>> {
+        let mut entry: Vec<Option<(u32, Heading)>> = vec![None; self.sfr.cubes() as usize];
+        let mut queue = VecDeque::from([from]);
+        while let Some(cube) = queue.pop_front() {
+            for port in Heading::MESH {
+                let Some(next) = self.cube_at(cube, port) else { continue };
+                if next != from && entry[next as usize].is_none() && !self.port_is_dead(sip, cube, port) {
+                    entry[next as usize] = Some((cube, port));
+                    queue.push_back(next);
+                }
+            }
+        }
+        let (mut ways, mut at) = (Vec::new(), to);
+        while at != from {
+            let (before, port) = entry[at as usize]?;
+            ways.push(port);
+            at = before;
+        }
+        ways.reverse();
+        Some(ways)
+    }
+
+    /// Names of the dead links, for errors.
+    fn dead_links(&self) -> String {
+        let dead: Vec<String> =
+            self.faults.links.iter().filter(|(_, fault)| fault.dead).map(|&(link, _)| self.link_name(link)).collect();
+        let more = if dead.len() > 4 { format!(" and {} more", dead.len() - 4) } else { String::new() };
+        dead[..dead.len().min(4)].join(", ") + &more
+    }
+
     /// The way payload takes from one node to another; empty between a node and itself.
     ///
     /// A PE reads and writes its own HBM slice through the slice's port alone; everything else crosses the
@@ -278,7 +311,7 @@ impl Walk<'_> {
     }
 
     fn cut_off(&self, whom: &str) -> Diagnostic {
-        let dead = self.machine.faults.dead_links(self.machine);
+        let dead = self.machine.dead_links();
         Diagnostic::new("AHBM-T018", format!("dead links cut off {whom}: {dead}"))
             .hint("remove a dead link from `faults`, or use a network with another way round")
     }

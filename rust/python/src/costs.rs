@@ -1,14 +1,9 @@
 //! What the calls of a communication library cost: protocols, channels, network interfaces.
 
-use crate::errors;
 use crate::given::{Given, given};
-use crate::machine::Machine;
-use crate::program::Program;
-use ahbm_findings::Diagnostic;
 use ahbm_machine::CallCosts;
 use pyo3::prelude::*;
 use std::num::NonZero;
-use std::sync::Arc;
 
 /// [`CallCosts`] as Python has them, field by field.
 pub(crate) type CostsRow = (Option<String>, u64, Option<u32>, Option<u64>, Option<u32>, bool, (u64, NonZero<u64>));
@@ -62,31 +57,4 @@ impl Protocol {
         given!(nbytes, ranks);
         Ok(self.of.is_for(nbytes, ranks))
     }
-}
-
-/// The programs of a job on `machine`, none where nothing runs: each with the costs of its call.
-///
-/// # Errors
-/// `AHBM-V125` for programs of other machines.
-pub(crate) fn with_costs<'a>(
-    py: Python<'_>,
-    machine: &Machine,
-    programs: impl Iterator<Item = Option<&'a Program>>,
-) -> PyResult<Vec<Option<Arc<ahbm_program::Program>>>> {
-    let hash = machine.inner.hash();
-    let mut other = None;
-    let programs: Vec<_> = programs
-        .map(|program| {
-            let program = program?;
-            if !Arc::ptr_eq(&program.machine, &machine.inner) && program.machine.hash() != hash {
-                other.get_or_insert(&program.inner.name);
-            }
-            Some((&program.inner, program.machine.call()))
-        })
-        .collect();
-    let made = match other {
-        Some(name) => Err(Diagnostic::new("AHBM-V125", format!("{name} was made for another machine"))),
-        None => ahbm_program::job::with_costs(programs.into_iter()),
-    };
-    made.map_err(|finding| errors::raise_one(py, finding))
 }

@@ -1,6 +1,5 @@
 //! Jobs: what the ranks of a program compute and call, and when all of it happens.
 
-use crate::costs::with_costs;
 use crate::errors;
 use crate::interrupt::interruptible;
 use crate::logs::{self, Part};
@@ -12,6 +11,7 @@ use ahbm_findings::Diagnostic;
 use ahbm_program::job::Step;
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
+use std::sync::Arc;
 
 /// A collective of a recorded job, or a send and its receive.
 #[pyclass(frozen, get_all, module = "ahbm._core")]
@@ -156,4 +156,31 @@ impl Job {
         let what = format!("{programs} programs for {} launches", self.after.len());
         Err(errors::raise_one(py, Diagnostic::new("AHBM-V125", what)))
     }
+}
+
+/// The programs of a job on `machine`, none where nothing runs: each with the costs of its call.
+///
+/// # Errors
+/// `AHBM-V125` for programs of other machines.
+pub(crate) fn with_costs<'a>(
+    py: Python<'_>,
+    machine: &Machine,
+    programs: impl Iterator<Item = Option<&'a Program>>,
+) -> PyResult<Vec<Option<Arc<ahbm_program::Program>>>> {
+    let hash = machine.inner.hash();
+    let mut other = None;
+    let programs: Vec<_> = programs
+        .map(|program| {
+            let program = program?;
+            if !Arc::ptr_eq(&program.machine, &machine.inner) && program.machine.hash() != hash {
+                other.get_or_insert(&program.inner.name);
+            }
+            Some((&program.inner, program.machine.call()))
+        })
+        .collect();
+    let made = match other {
+        Some(name) => Err(Diagnostic::new("AHBM-V125", format!("{name} was made for another machine"))),
+        None => ahbm_program::job::with_costs(programs.into_iter()),
+    };
+    made.map_err(|finding| errors::raise_one(py, finding))
 }

@@ -1,12 +1,11 @@
 //! Training jobs: read, and replayed on a machine.
 
-use crate::costs::with_costs;
 use crate::errors;
 use crate::features::JobFeatures;
 use crate::formats::budget;
 use crate::given::{Given, given};
 use crate::interrupt::interruptible;
-use crate::job::JobCall;
+use crate::job::{JobCall, with_costs};
 use crate::logs::{self, Part};
 use crate::machine::Machine;
 use crate::operand;

@@ -1,11 +1,26 @@
 //! Walks the tree with a path, collecting every finding with the place it was written.
 
 use ahbm_findings::{Diagnostic, Site, suggestion};
-use ahbm_wire::yaml::{At, Tree, Value};
+use ahbm_wire::yaml::{At, Tree, Value as Yaml};
+use serde_json::Value as Json;
 use std::collections::BTreeMap;
 
 /// More findings than this help nobody.
 const MAX_FINDINGS: usize = 50;
+
+/// Something a topology can declare.
+pub(crate) trait Value: Sized {
+    /// Reads the node; `None` when a finding was recorded.
+    fn read(node: &Tree, reader: &mut Reader<'_>) -> Option<Self>;
+    /// JSON schema of the value.
+    fn schema() -> Json;
+    /// Appends `path=value` lines: the canonical form that the machine's hash covers.
+    fn canonical(&self, path: &str, out: &mut String);
+    /// The default as the schema shows it; `None` for sections and for unlimited bandwidth.
+    fn shown(&self) -> Option<Json> {
+        None
+    }
+}
 
 /// State of one reading: the current path, where each path was written, what was wrong.
 pub(crate) struct Reader<'a> {
@@ -72,8 +87,8 @@ impl<'a> Reader<'a> {
     /// The entries of a section; `None` (and a finding) when it is something else.
     pub(crate) fn entries<'t>(&mut self, node: &'t Tree) -> Option<&'t [(String, Tree)]> {
         match &node.value {
-            Value::Map(entries) => Some(entries),
-            Value::Null => Some(&[]),
+            Yaml::Map(entries) => Some(entries),
+            Yaml::Null => Some(&[]),
             _ => {
                 self.wrong_kind(node, "a mapping of keys");
                 None
@@ -90,8 +105,8 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a leaf or a section, or the default where the file says nothing.
-    pub(crate) fn field<T: super::Value>(&mut self, key: &str, node: &Tree, slot: &mut T) {
-        if matches!(node.value, Value::Null) {
+    pub(crate) fn field<T: Value>(&mut self, key: &str, node: &Tree, slot: &mut T) {
+        if matches!(node.value, Yaml::Null) {
             return;
         }
         let value = self.within(key, node.at, |reader| T::read(node, reader));

@@ -1,24 +1,10 @@
 //! Leaf values: how each is read, bounded, described in the schema and written canonically.
 
-use super::reader::{Reader, shorten};
+use super::reader::{Reader, Value, shorten};
 use crate::{DmaChannels, Ps, Rate, ns_to_ps};
 use ahbm_findings::suggestion;
 use ahbm_wire::yaml::{Tree, Value as Yaml};
 use serde_json::{Value as Json, json};
-
-/// Something a topology can declare.
-pub(crate) trait Value: Sized {
-    /// Reads the node; `None` when a finding was recorded.
-    fn read(node: &Tree, reader: &mut Reader<'_>) -> Option<Self>;
-    /// JSON schema of the value.
-    fn schema() -> Json;
-    /// Appends `path=value` lines: the canonical form that the machine's hash covers.
-    fn canonical(&self, path: &str, out: &mut String);
-    /// The default as the schema shows it; `None` for sections and for unlimited bandwidth.
-    fn shown(&self) -> Option<Json> {
-        None
-    }
-}
 
 fn line(path: &str, value: impl std::fmt::Display, out: &mut String) {
     out.push_str(&format!("{path}={value}\n"));
