@@ -151,7 +151,4 @@ pub(super) const CODES: &[Code] = &[
     row("AHBM-U408", "synthesis: the root or a member of the group does not exist",
         "`--members 0,9` of 8 NPUs",
         "name NPUs that exist"),
-    row("AHBM-U409", "synthesis: the schedule is for another machine",
-        "a schedule for 8 SIPs on 16",
-        "synthesize it for this machine"),
 ];
