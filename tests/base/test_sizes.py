@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ahbm.base.sizes import Resized, Unit, told
+from ahbm.base.sizes import Resized, Unit, resize_notes
 
 
 @pytest.mark.parametrize(("asked", "ran"), [(0, 0), (1, 32), (31, 32), (32, 32), (33, 32), (95, 64), (96, 96)])
@@ -31,6 +31,6 @@ def test_sizes_that_become_equal_run_once_and_are_named() -> None:
 
 def test_changes_for_one_reason_are_one_sentence() -> None:
     changes = [resized for _, resized in Unit(24, "x").fit([25, 50, 96])]
-    assert told(changes) == ["25 B became 24 B, 50 B became 48 B: x takes multiples of 24 B"]
-    many = told(resized for _, resized in Unit(24, "x").fit(range(25, 2400, 24)))
+    assert resize_notes(changes) == ["25 B became 24 B, 50 B became 48 B: x takes multiples of 24 B"]
+    many = resize_notes(resized for _, resized in Unit(24, "x").fit(range(25, 2400, 24)))
     assert len(many) == 1 and len(many[0]) < 300

@@ -14,7 +14,7 @@ import ahbm
 from ahbm.cli import app
 from ahbm.job.replay import JobReport
 from ahbm.job.transformer import Transformer
-from ahbm.runs.advice import MOST, SIMULATED, told
+from ahbm.runs.advice import MOST, SIMULATED, best_of
 from ahbm.views import jobs, step
 
 SMALL: dict[str, Any] = {"layers": 1, "hidden": 256, "heads": 4, "sequence": 128, "vocabulary": 4096}
@@ -45,7 +45,7 @@ def test_advice_on_a_job_is_simulated_and_within_what_it_touches(
 ) -> None:
     report = replayed(written(here, **cut), topology)
     why = report.explain()
-    found = told(why.advice)
+    found = best_of(why.advice)
     gains = [entry.gain_ps for entry in found]
     assert 0 < len(found) <= MOST and gains == sorted(gains, reverse=True)
     exposed = max(rank.exposed_ns for rank in report.ranks) * 1000
@@ -61,7 +61,7 @@ def test_advice_on_a_job_is_simulated_and_within_what_it_touches(
 @pytest.mark.slow
 def test_the_command_of_each_advice_shows_its_time(here: Path) -> None:
     report = replayed(written(here, tp=2, dp=4), "npu_ring_8")
-    entries = [entry for entry in told(report.explain().advice) if entry.command]
+    entries = [entry for entry in best_of(report.explain().advice) if entry.command]
     kinds = set()
     for entry in entries:
         program, *arguments = shlex.split(entry.command)
@@ -80,7 +80,7 @@ def test_uneven_stages_are_told(here: Path) -> None:
     assert max(times) > 1.05 * sum(times) / len(times)
     sentence = next(text for text in jobs.page(report).headline if text.startswith("Computing is not balanced"))
     assert f"rank {times.index(max(times))} computes for" in sentence
-    assert "computations named 'head' in half their time" in told(report.explain().advice)[0].what
+    assert "computations named 'head' in half their time" in best_of(report.explain().advice)[0].what
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from ahbm.check.reference import Reference, inputs
 from ahbm.config import topology
 from ahbm.core.buffers import requested
 from ahbm.core.emulator import Emulator
-from ahbm.errors import BudgetError, ConfigError, DataError, Finding, LintError, Site, UnsupportedError, told
+from ahbm.errors import BudgetError, ConfigError, DataError, Finding, LintError, Site, UnsupportedError, described
 from ahbm.runs.report import bandwidths
 
 SMALL: dict[str, object] = {"system.sips.count": 4, "sip.cube_mesh.w": 2, "sip.cube_mesh.h": 2}
@@ -324,8 +324,8 @@ def test_one_place_alone_is_not_repeated() -> None:
     where = (Site("sip 1 store", "a.py:3"),)
     findings = [Finding("AHBM-V401", f"rank {n}, elements [0, 4): gone", where, "look") for n in range(9)]
     other = Finding("AHBM-V401", "rank 9, elements [0, 4): gone", (Site("sip 1 store", "a.py:4"),), "look")
-    assert told(findings).splitlines()[-1] == "  and the same 8 more times: rank 1, 2, 3, 4, 5, 6 and 2 more"
-    assert told([findings[0], other]) == f"{findings[0]}\n{other}" and told([]) == ""
+    assert described(findings).splitlines()[-1] == "  and the same 8 more times: rank 1, 2, 3, 4, 5, 6 and 2 more"
+    assert described([findings[0], other]) == f"{findings[0]}\n{other}" and described([]) == ""
 
 
 MACHINES = ("default", *topology.names())
