@@ -192,7 +192,7 @@ class Keeper:
             "overrides": setup.overrides and dict(setup.overrides),
             "factors": meter.factors,
             "answer": found.to_json(),
-            "told": f"{found}".splitlines()[0].removeprefix("ahbm: "),
+            "text": f"{found}".splitlines()[0].removeprefix("ahbm: "),
             "capacity": module.capacity(),
         }
         draw(folder, facts)
