@@ -49,7 +49,7 @@ def overrides(rows: Rows) -> tuple[str, ...]:
 
 def pareto(rows: Rows, goals: Sequence[str], places: NDArray[np.float64] | None = None) -> NDArray[np.int64]:
     """Of what was computed alike (`ASKED`), the rows that no other beats in all of `goals`, in the order of the first
-    goal.
+    goal; of several groups that were, in the order of their first rows.
 
     goals: columns, or `ALIASES`, of numbers of which less is better; with `-` in front, more. Rows without one of the
     numbers, and rows whose result is wrong, do not take part; of equal ones, the first does: that of the least of
@@ -62,7 +62,8 @@ def pareto(rows: Rows, goals: Sequence[str], places: NDArray[np.float64] | None 
     signs = [-1.0 if goal.startswith("-") else 1.0 for goal in goals]
     found = [sign * rows.numbers(column(goal.removeprefix("-"))) for sign, goal in zip(signs, goals, strict=True)]
     known = np.flatnonzero(~np.isnan(sum(found)) & right(rows))
-    points, group = np.stack([column[known] for column in found]), _groups(rows, ASKED)[known]
+    group = _in_order(_groups(rows, ASKED)[known], known if places is None else places[known])
+    points = np.stack([column[known] for column in found])
     left = _unbeaten(points, group)
     points, group, known = points[:, left], group[left], known[left]
     order = np.lexsort((known if places is None else places[known], *points[::-1], group))
@@ -129,6 +130,13 @@ def _groups(rows: Rows, names: Sequence[str]) -> NDArray[np.int64]:
                 group, most = _ranked(group, most), len(rows)
             group, most = group * len(values) + codes, most * len(values)
     return _ranked(group, most)
+
+
+def _in_order(group: NDArray[np.int64], places: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.int64]:
+    """The groups numbered by the least place of each."""
+    first = np.full(int(group.max(initial=-1)) + 1, np.inf)
+    np.minimum.at(first, group, places)
+    return np.asarray(np.argsort(np.argsort(first, kind="stable"))[group], dtype=np.int64)
 
 
 def _ranked(numbers: NDArray[np.int64], most: int) -> NDArray[np.int64]:
