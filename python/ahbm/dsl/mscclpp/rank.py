@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from ahbm.dsl.mscclpp.internal.faults import fault
 from ahbm.dsl.mscclpp.internal.globals import get_program, get_recorder
-from ahbm.dsl.mscclpp.internal.numbers import exact, function, natural, space, sync, unusable, whole
+from ahbm.dsl.mscclpp.internal.numbers import SPACES, exact, function, natural, space, sync, unusable, whole
 from ahbm.dsl.mscclpp.internal.operands import older, piece, pieces, workers
 from ahbm.dsl.mscclpp.internal.types import BufferType, Chunk, ReduceOperationType, SyncType
 from ahbm.dsl.mscclpp.thread_block_group import ThreadBlockGroup
@@ -30,7 +30,14 @@ class BaseBuffer:
         if self.size >= 2**32:
             raise fault("ValueError", "AHBM-A105", f"a buffer of {size} chunks from {offset} on")
         self.rank = natural("the rank", rank)
-        self.buffer_type = tuple(BufferType)[self._space]
+        self.buffer_type = SPACES[self._space]
+
+    @staticmethod
+    def of_rank(rank: int, space: int, size: int) -> BaseBuffer:
+        """All of a rank's buffer, by numbers that are known to be right."""
+        made = object.__new__(BaseBuffer)
+        made.rank, made.buffer_type, made.offset, made.size, made._space = rank, SPACES[space], 0, size, space
+        return made
 
     def __getitem__(self, key: slice) -> Chunk:
         if not isinstance(key, slice):
@@ -104,11 +111,11 @@ class Rank:
 
     def get_input_buffer(self) -> BaseBuffer:
         """Its operand."""
-        return BaseBuffer(self.rank, BufferType.input, 0, self._chunks[0])
+        return BaseBuffer.of_rank(self.rank, 0, self._chunks[0])
 
     def get_output_buffer(self) -> BaseBuffer:
         """Its result."""
-        return BaseBuffer(self.rank, BufferType.output, 0, self._chunks[1])
+        return BaseBuffer.of_rank(self.rank, 1, self._chunks[1])
 
     def copy(
         self,
