@@ -90,8 +90,8 @@ def merged(generated: str, said: str) -> str:
     Raises ValueError for a signature of `said` that the module does not have, or that it says as well.
     """
     tree, own = ast.parse(generated), ast.parse(said)
-    known = definitions(tree)
-    for key, function in definitions(own).items():
+    known, added = definitions(tree), definitions(own)
+    for key, function in added.items():
         name = ".".join(key).strip(".")
         if key not in known:
             raise ValueError(f"{SAID.name}: there is no {name}")
@@ -99,7 +99,7 @@ def merged(generated: str, said: str) -> str:
             raise ValueError(f"{SAID.name}: {name} is said by the module itself: {ast.unparse(known[key].args)}")
         known[key].args, known[key].returns = function.args, function.returns
     for key, function in known.items():
-        if key not in definitions(own):
+        if key not in added:
             Plainer().visit(function.args)
     first = next(at for at, node in enumerate(tree.body) if isinstance(node, ast.Assign))
     plain = ast.parse("from collections.abc import Mapping, Sequence").body

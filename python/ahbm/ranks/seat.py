@@ -121,5 +121,5 @@ class Seat(Protocol):
         """The ranks that have not come to the operation yet."""
 
     def notify(self, ticket: Ticket, callback: Notify) -> bool:
-        """Has `told` called once, from any thread, with the operation's error when that ends; False when it has ended
+        """Calls `callback` once, from any thread, with the operation's error when that ends; False when it has ended
         already."""

@@ -73,11 +73,11 @@ class Noted(NamedTuple):
     case: int
     """Its size, or the number of a call."""
     note: str | None
-    """As `told` has it."""
+    """As `note_of` has it."""
 
 
 def of(notes: Iterable[str]) -> str | None:
-    """The one of a run's notes that `told` has made."""
+    """The one of a run's notes that `note_of` has made."""
     return next((note for note in notes if note.startswith((_NEAR, _CHANGED, _CHOSEN, _OTHER, _OUTSIDE))), None)
 
 

@@ -170,7 +170,7 @@ class Synthesis:
     @property
     def nbytes(self) -> int:
         """Size of an NPU's whole buffer."""
-        return self.share_bytes * COLLECTIVES[self.collective].chunks(len(self.ranks))
+        return self.request.nbytes
 
     @cached_property
     def plan(self) -> Plan:

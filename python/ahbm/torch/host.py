@@ -64,7 +64,7 @@ class Host:
         self._connections: dict[int, Connection] = {}
         self._callers: dict[Connection, None] = {}
         """Whoever has not said who it is, the oldest first."""
-        self._arrivals = threading.Lock()
+        self._joining = threading.Lock()
         """Held for both."""
         self._all_here = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -84,7 +84,7 @@ class Host:
         if self.world.size > 1 and not self._all_here.wait(self.timeout_s):
             absent = sorted(set(range(1, self.world.size)) - set(self._connections))
             error = timed_out(f"init_process_group: {span(absent)} did not come", self.timeout_s, span(absent))
-            with self._arrivals:
+            with self._joining:
                 for connection in self._connections.values():
                     with contextlib.suppress(Gone):
                         connection.send(frames.ABORT, {"error": findings(error)})
@@ -119,7 +119,7 @@ class Host:
         """Ends all threads."""
         self._stopped = True
         self._shut()
-        with self._arrivals:
+        with self._joining:
             connections = [*self._connections.values(), *self._callers]
         for connection in connections:
             connection.close()
@@ -149,7 +149,7 @@ class Host:
                 return
             caller = Connection(link)
             caller.expire(min(GREETING_S, self.timeout_s))
-            with self._arrivals:
+            with self._joining:
                 self._callers[caller] = None
                 oldest = next(iter(self._callers)) if len(self._callers) > CALLERS else None
             if oldest is not None:
@@ -164,7 +164,7 @@ class Host:
 
     def _greet(self, caller: Connection) -> None:
         rank, near = self._rank_of(caller)
-        with self._arrivals:
+        with self._joining:
             self._callers.pop(caller, None)
             welcome = rank is not None and rank not in self._connections and not self._stopped
             if rank is not None and welcome:

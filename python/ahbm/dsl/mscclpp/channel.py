@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, List  # noqa: UP035 (programs take `List` from here)
 
 from ahbm._core import MscclppProgram
+from ahbm.dsl.mscclpp.internal.actor import Actor
 from ahbm.dsl.mscclpp.internal.faults import fault
 from ahbm.dsl.mscclpp.internal.globals import get_program, get_recorder
-from ahbm.dsl.mscclpp.internal.numbers import exact, function, member, space, sync, unusable, whole
-from ahbm.dsl.mscclpp.internal.operands import older, piece, pieces, workers
+from ahbm.dsl.mscclpp.internal.numbers import exact, function, member, space, whole
+from ahbm.dsl.mscclpp.internal.operands import older, piece, workers
 from ahbm.dsl.mscclpp.internal.types import BufferType, ChannelType, Chunk, ReduceOperationType, SyncType
 from ahbm.dsl.mscclpp.thread_block_group import ThreadBlockGroup
 
@@ -33,10 +34,10 @@ __all__ = [
 ]
 
 
-class _Between:
+class _Between(Actor):
     """A channel from `src_rank` to `dst_rank`. Each one is new. Raises `ProgramError` (AHBM-A101, AHBM-A102)."""
 
-    __slots__ = ("_at", "_recorder", "channel_id", "dst_rank", "src_rank")
+    __slots__ = ("channel_id", "dst_rank", "src_rank")
 
     channel_type: ClassVar[ChannelType]
 
@@ -81,17 +82,6 @@ class _Between:
         get_program().older("read_put_packet", "read_put_packets")
         self.read_put_packets(dst_chunk, src_chunk, *where, **rest)
 
-    def _move(self, kind: str, dst: Chunk, src: Chunk, tb: object, group: object) -> None:
-        self._recorder.statement(kind, self._at, workers(tb, group), (piece(dst), piece(src)), 0, 0)
-
-    def _meet(self, kind: str, relaxed: bool, tb: int, data_sync: SyncType, rest: dict[str, Any]) -> None:
-        if not isinstance(relaxed, bool):
-            raise unusable(relaxed, "True or False")
-        block, meet = whole(tb), sync(data_sync)
-        if rest:
-            meet = older(self._recorder, kind, rest, sync=sync).get("sync", meet)
-        self._recorder.statement(f"relaxed_{kind}" if relaxed else kind, self._at, block, (), meet, 0)
-
 
 class MemoryChannel(_Between):
     """A way from `src_rank` to the memory of `dst_rank`."""
@@ -102,11 +92,11 @@ class MemoryChannel(_Between):
 
     def signal(self, tb: int, data_sync: SyncType = SyncType.both, relaxed: bool = False, **rest: Any) -> None:
         """Signals the peer; relaxed signals order no memory. Raises as `put_packets`."""
-        self._meet("signal", relaxed, tb, data_sync, rest)
+        self._meet("signal", tb, data_sync, rest, relaxed)
 
     def wait(self, tb: int, data_sync: SyncType = SyncType.both, relaxed: bool = False, **rest: Any) -> None:
         """Waits for a signal of the peer. Raises as `put_packets`."""
-        self._meet("wait", relaxed, tb, data_sync, rest)
+        self._meet("wait", tb, data_sync, rest, relaxed)
 
     def put(
         self,
@@ -145,11 +135,8 @@ class MemoryChannel(_Between):
         """Reduces own chunks and chunks of the peer into `local_dst_chunk`, by default into `local_src_chunk`.
 
         Raises as `put_packets`."""
-        src, operation = piece(local_src_chunk), function(reduce_op)
-        operation = older(self._recorder, "reduce", rest, op=function).get("op", operation)
-        others = pieces(self._recorder, remote_src_chunks)
-        all_ = [src if local_dst_chunk is None else piece(local_dst_chunk), src, *others]
-        self._recorder.statement("read_reduce", self._at, workers(tb, tb_group), all_, 0, operation)
+        where = workers(tb, tb_group)
+        self._reduce("read_reduce", local_src_chunk, remote_src_chunks, local_dst_chunk, reduce_op, where, rest)
 
     def relaxedSignal(self, tb: int, data_sync: SyncType = SyncType.both, **rest: Any) -> None:
         """The older name of a relaxed `signal`."""
@@ -171,15 +158,15 @@ class PortChannel(_Between):
 
     def signal(self, tb: int, data_sync: SyncType = SyncType.both, **rest: Any) -> None:
         """Signals the peer. Raises as `put_packets`."""
-        self._meet("signal", False, tb, data_sync, rest)
+        self._meet("signal", tb, data_sync, rest)
 
     def wait(self, tb: int, data_sync: SyncType = SyncType.both, **rest: Any) -> None:
         """Waits for a signal of the peer. Raises as `put_packets`."""
-        self._meet("wait", False, tb, data_sync, rest)
+        self._meet("wait", tb, data_sync, rest)
 
     def flush(self, tb: int, data_sync: SyncType = SyncType.both, **rest: Any) -> None:
         """Waits until everything has been sent. Raises as `put_packets`."""
-        self._meet("flush", False, tb, data_sync, rest)
+        self._meet("flush", tb, data_sync, rest)
 
     def put(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int, **rest: Any) -> None:
         """Writes chunks at the peer. Raises as `put_packets`."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from ahbm.dsl.mscclpp.internal.actor import Actor
 from ahbm.dsl.mscclpp.internal.faults import fault
 from ahbm.dsl.mscclpp.internal.globals import get_program, get_recorder
-from ahbm.dsl.mscclpp.internal.numbers import SPACES, exact, function, natural, space, sync, unusable, whole
-from ahbm.dsl.mscclpp.internal.operands import older, piece, pieces, workers
+from ahbm.dsl.mscclpp.internal.numbers import SPACES, exact, natural, space, unusable, whole
+from ahbm.dsl.mscclpp.internal.operands import older, workers
 from ahbm.dsl.mscclpp.internal.types import BufferType, Chunk, ReduceOperationType, SyncType
 from ahbm.dsl.mscclpp.thread_block_group import ThreadBlockGroup
 
@@ -75,10 +76,10 @@ class Buffer(BaseBuffer):
         super().__init__(own, BufferType.scratch, first, end - first)
 
 
-class Semaphore:
+class Semaphore(Actor):
     """A counter with which thread blocks of a rank wait for each other. Raises `ProgramError` (AHBM-A101, A102)."""
 
-    __slots__ = ("_at", "_recorder", "id", "initial_value", "rank")
+    __slots__ = ("id", "initial_value", "rank")
 
     def __init__(self, rank: int, initial_value: int) -> None:
         self._recorder, self.initial_value = get_recorder(), whole(initial_value)
@@ -87,22 +88,17 @@ class Semaphore:
 
     def acquire(self, tb: int, data_sync: SyncType = SyncType.both, **rest: Any) -> None:
         """A thread block takes one, and waits for it. Raises `ProgramError` (AHBM-A102, AHBM-A103)."""
-        self._use("acquire", tb, data_sync, rest)
+        self._meet("acquire", tb, data_sync, rest)
 
     def release(self, tb: int, data_sync: SyncType = SyncType.both, **rest: Any) -> None:
         """A thread block gives one. Raises as `acquire`."""
-        self._use("release", tb, data_sync, rest)
-
-    def _use(self, kind: str, tb: int, data_sync: SyncType, rest: dict[str, Any]) -> None:
-        block, meet = whole(tb), sync(data_sync)
-        meet = older(self._recorder, kind, rest, sync=sync).get("sync", meet)
-        self._recorder.statement(kind, self._at, block, (), meet, 0)
+        self._meet("release", tb, data_sync, rest)
 
 
-class Rank:
+class Rank(Actor):
     """A rank of the current program, and what it does alone. Raises `ProgramError` (AHBM-A101, AHBM-A102)."""
 
-    __slots__ = ("_at", "_chunks", "_recorder", "rank")
+    __slots__ = ("_chunks", "rank")
 
     def __init__(self, rank: int) -> None:
         self._recorder = get_recorder()
@@ -132,7 +128,7 @@ class Rank:
             message = "copy(from_packet=True, to_packet=True): a copy of packets as packets is no operation"
             raise fault("RuntimeError", "AHBM-A103", message)
         kind = "unpack_packets" if out else "copy_packets" if into else "copy"
-        self._copy(kind, dst_chunk, src_chunk, tb, tb_group)
+        self._move(kind, dst_chunk, src_chunk, tb, tb_group)
 
     def copy_packets(
         self,
@@ -144,7 +140,7 @@ class Rank:
     ) -> None:
         """Copies chunks into packets in scratch. Raises as `copy`."""
         older(self._recorder, "copy_packets", rest)
-        self._copy("copy_packets", dst_chunk, src_chunk, tb, tb_group)
+        self._move("copy_packets", dst_chunk, src_chunk, tb, tb_group)
 
     def unpack_packets(
         self,
@@ -156,10 +152,7 @@ class Rank:
     ) -> None:
         """Waits for packets in scratch and copies what they carry. Raises as `copy`."""
         older(self._recorder, "unpack_packets", rest)
-        self._copy("unpack_packets", dst_chunk, src_chunk, tb, tb_group)
-
-    def _copy(self, kind: str, dst: Chunk, src: Chunk, tb: object, group: object) -> None:
-        self._recorder.statement(kind, self._at, workers(tb, group), (piece(dst), piece(src)), 0, 0)
+        self._move("unpack_packets", dst_chunk, src_chunk, tb, tb_group)
 
     def reduce(
         self,
@@ -176,12 +169,8 @@ class Rank:
         others are packets, which are awaited. Raises as `copy`."""
         if not isinstance(packet, bool):
             raise unusable(packet, "True or False")
-        src, operation = piece(src_chunk), function(reduce_op)
-        operation = older(self._recorder, "reduce", rest, op=function).get("op", operation)
-        others = pieces(self._recorder, other_chunks)
-        all_ = [src if dst_chunk is None else piece(dst_chunk), src, *others]
-        kind = "reduce_packets" if packet else "reduce"
-        self._recorder.statement(kind, self._at, workers(tb, tb_group), all_, 0, operation)
+        kind, where = "reduce_packets" if packet else "reduce", workers(tb, tb_group)
+        self._reduce(kind, src_chunk, other_chunks, dst_chunk, reduce_op, where, rest)
 
     def barrier(self, tb_list: list[int]) -> None:
         """The thread blocks of a list meet. Raises as `copy`."""

@@ -187,7 +187,10 @@ impl Program {
             (rank, input, output)
         });
         drop(state);
-        sizes.map_err(|fault| faulty(py, fault))
+        sizes.map_err(|fault| match mscclpp_statement(py) {
+            Ok(origin) => placed(py, fault, &origin),
+            Err(error) => error,
+        })
     }
 
     /// What statements name, by `kind`: a `memory` or `port` channel of (destination, source) gives its number, source
@@ -239,8 +242,10 @@ impl Program {
             blocks = workers.extract()?;
             Workers::Group(&blocks)
         };
-        let said = Said { at, workers, pieces: pieces.into_iter().map(chunk).collect(), sync, function };
-        self.record(py, |recorder, place| said.record(recorder, kind, place))
+        self.record(py, |recorder, place| {
+            let pieces = pieces.into_iter().map(chunk).collect();
+            Said { at, workers, pieces, sync, function }.record(recorder, kind, place)
+        })
     }
 
     /// Notes that the author used an older name.
@@ -269,13 +274,10 @@ impl Program {
         } else {
             Err(no_program())
         };
-        done.map_err(|mut fault| {
+        done.map_err(|fault| {
             let origin = state.origins.text(place);
             drop(state);
-            for finding in fault.findings.iter_mut().filter(|finding| finding.sites.is_empty()) {
-                *finding = finding.clone().site("statement", &*origin);
-            }
-            raise(py, &fault)
+            placed(py, fault, &origin)
         })
     }
 }
@@ -350,17 +352,16 @@ fn chunk((rank, space, index, size, object): Piece) -> Chunk {
 pub(crate) fn mscclpp_statement(py: Python<'_>) -> PyResult<String> {
     Ok(Sites::default().origin(&statement(py)?)?.to_string())
 }
+
 fn no_program() -> Fault {
     Fault::new(Raised::Runtime, "AHBM-A101", "No Program in context: the statement stands outside of a program")
         .hint("with CollectiveProgram(…): opens one; channels, buffers and semaphores belong to theirs")
 }
 
-/// The exception for a fault outside of any program, with the author's line.
-fn faulty(py: Python<'_>, mut fault: Fault) -> PyErr {
-    let origin = statement(py).and_then(|here| Sites::default().origin(&here));
-    let origin = origin.map(|origin| origin.to_string()).unwrap_or_default();
+/// The exception for a fault of the statement at `origin`.
+fn placed(py: Python<'_>, mut fault: Fault, origin: &str) -> PyErr {
     for finding in fault.findings.iter_mut().filter(|finding| finding.sites.is_empty()) {
-        *finding = finding.clone().site("statement", &*origin);
+        *finding = finding.clone().site("statement", origin);
     }
     raise(py, &fault)
 }
