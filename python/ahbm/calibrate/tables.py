@@ -172,8 +172,8 @@ def _row(size: Size, times: int, origin: str) -> Row:
     if not 0 < nbytes <= LARGEST:
         raise refused("AHBM-F211", f"{nbytes} bytes are no size", origin, line=size.line)
     if not us or not all(isfinite(time) and 0 < time <= SLOWEST_US for time in us):
-        message = ", ".join(map(str, us)) or "none"
-        raise refused("AHBM-F211", f"times of {nbytes} bytes that cannot be: {message} us", origin, line=size.line)
+        stated = ", ".join(map(str, us)) or "none"
+        raise refused("AHBM-F211", f"times of {nbytes} bytes that cannot be: {stated} us", origin, line=size.line)
     right = [time for time, way in zip(us, size.ways, strict=True) if not way.failed]
     return Row(nbytes, min(right or us), size.line, bool(right))
 

@@ -68,11 +68,11 @@ class KnobSpace:
             keys = KEYS[config.settings(entry.name).kind]
             knobs = list(zip(KNOBS, self._values, strict=True))
             for chosen in product(*(range(len(values)) if knob in keys else (0,) for knob, values in knobs)):
-                turned_knobs = {knob: values[n] for (knob, values), n in zip(knobs, chosen, strict=True) if n}
-                name = "+".join([entry.name, *(f"{knob}={value}" for knob, value in turned_knobs.items())])
-                if turned_knobs:
+                chosen_knobs = {knob: values[n] for (knob, values), n in zip(knobs, chosen, strict=True) if n}
+                name = "+".join([entry.name, *(f"{knob}={value}" for knob, value in chosen_knobs.items())])
+                if chosen_knobs:
                     written = _flat(config.entry(entry.name)) | {
-                        keys[knob]: value for knob, value in turned_knobs.items()
+                        keys[knob]: value for knob, value in chosen_knobs.items()
                     }
                     overrides |= entry_overrides(name, written)
                 places[(at, *chosen)] = len(names)

@@ -159,8 +159,8 @@ def _show(
         return
     if sensitivity:
         effects = answers.sensitivity(store.rows())
-        state = [f"{effect.factor:8.3f}x  {effect.key}: {_shares(effect.values)}" for effect in effects]
-        _print([effect.to_json() for effect in effects], state, as_csv, as_json)
+        texts = [f"{effect.factor:8.3f}x  {effect.key}: {_shares(effect.values)}" for effect in effects]
+        _print([effect.to_json() for effect in effects], texts, as_csv, as_json)
         return
     if goals:
         # The columns of the goals decide; the rest is read of what they leave.

@@ -41,8 +41,8 @@ def varied(script: Script, ranges: Mapping[str, Sequence[str]]) -> Iterator[tupl
         args = list(script.args)
         for name, value in zip(ranges, values, strict=True):
             args = _put(args, name, value)
-        message = ",".join(f"{name}={value}" for name, value in zip(ranges, values, strict=True))
-        yield message.replace(".", "_"), replace(script, args=tuple(args))
+        label = ",".join(f"{name}={value}" for name, value in zip(ranges, values, strict=True))
+        yield label.replace(".", "_"), replace(script, args=tuple(args))
 
 
 def _put(args: list[str], name: str, value: str) -> list[str]:

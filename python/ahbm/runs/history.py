@@ -205,8 +205,8 @@ class Origin:
         inside = {link for number in members for link in self.steps[number].links}
         taken = [self.steps[link] for link in sorted(inside) if self.steps[link].agent < 0]
         value = self.steps[members[0]].value
-        message = "" if value is None else f" = {value}"
-        return message + "".join(f"; takes {one}" + ("" if one.value is None else f" = {one.value}") for one in taken)
+        held = "" if value is None else f" = {value}"
+        return held + "".join(f"; takes {one}" + ("" if one.value is None else f" = {one.value}") for one in taken)
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -260,12 +260,12 @@ class Fate:
             by: dict[tuple[int, int | None], list[int]] = {}
             for one in self.ends:
                 by.setdefault((one.index, one.tile), []).append(one.rank)
-            lines_ = [
+            places = [
                 f"element {index}{f' of cube {tile}' if tile is not None else ''} of {_ranks(ranks)}"
                 for (index, tile), ranks in list(by.items())[:NAMED]
             ]
             more = f" and {len(by) - NAMED} more elements" if len(by) > NAMED else ""
-            yield f"in the end it is in {', '.join(lines_)}{more}"
+            yield f"in the end it is in {', '.join(places)}{more}"
         else:
             yield "in the end it is in no result"
             if dead := self.dead_ends:

@@ -206,8 +206,8 @@ class Store:
         for start in range(0, len(rows), COMPACTED):
             some = rows.at(np.arange(start, min(start + COMPACTED, len(rows))))
             columns = {name: some.column(name) for name in some.columns}
-            kinds_of = {name: _kind(columns[name]) for name in kinds}
-            written.add(self._write(columns, kinds_of))
+            own = {name: _kind(columns[name]) for name in kinds}
+            written.add(self._write(columns, own))
         for path in before:
             if path not in written:
                 path.unlink(missing_ok=True)

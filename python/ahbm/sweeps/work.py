@@ -113,5 +113,5 @@ def _replay(case: Case) -> Row:
 @lru_cache(8)
 def _links(machine: Machine) -> tuple[int, float | None]:
     """Links between SIPs, and the GB/s of one of them."""
-    message = dict(machine.parameters).get("system.sips.link.bandwidth_gbs", "").removesuffix("GB/s")
-    return len(machine.links_between_sips()), float(message) if message else None
+    gbs = dict(machine.parameters).get("system.sips.link.bandwidth_gbs", "").removesuffix("GB/s")
+    return len(machine.links_between_sips()), float(gbs) if gbs else None

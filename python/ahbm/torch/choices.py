@@ -69,8 +69,8 @@ def decoded_why(facts: dict[str, Any] | None) -> Why | None:
 
     failed = facts["failure"]
     failure = None if failed is None else Finding(str(failed[0]), str(failed[1]))
-    facts_ = tuple((str(name), value) for name, value in facts["facts"])
-    return Why(str(facts["selector"]), Call(**facts["call"]), CostTable((), []), facts_, failure)
+    pairs = tuple((str(name), value) for name, value in facts["facts"])
+    return Why(str(facts["selector"]), Call(**facts["call"]), CostTable((), []), pairs, failure)
 
 
 @lru_cache(KNOWN_PLANS)

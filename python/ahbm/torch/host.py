@@ -304,8 +304,13 @@ class Host:
                 if error is not None:
                     connection.send(frames.ERROR, {"ticket": number, "error": findings(error)})
                     return
-                facts_ = {"ticket": number, "end_ps": ticket.end_ps, "members": list(ticket.members), "there": there}
-                connection.send(frames.RESULT, facts_, b"" if there else result)
+                result_facts = {
+                    "ticket": number,
+                    "end_ps": ticket.end_ps,
+                    "members": list(ticket.members),
+                    "there": there,
+                }
+                connection.send(frames.RESULT, result_facts, b"" if there else result)
             except Gone:
                 return  # its own thread sees that, too
             for room in {id(array): array for array in (call.source, call.target)}.values():
