@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from typer.testing import CliRunner
@@ -212,6 +213,18 @@ def test_a_schedule_takes_what_a_call_of_it_takes(
     assert found.run().time_ps == call.latency_ns * 1000
     assert found.run().wrong == 0
     assert says in found.mismatch if says else not found.mismatch
+
+
+@pytest.mark.parametrize(
+    ("collective", "op"), [("all_reduce", "avg"), ("reduce_scatter", "prod"), ("all_gather", "sum")]
+)
+def test_each_wrong_element_is_counted(collective: str, op: str) -> None:
+    found = synthesize(collective, topology="npu_ring_8", size=1 << 10, op=op, dtype="f32")
+    inputs = found._inputs(3)
+    lengths = [found.request.part(rank) for rank in range(8)]
+    arrays = [np.full_like(inputs[0], np.nan) for _ in range(8)]
+    assert found._wrong(inputs, arrays) == sum(where.stop - where.start for where in lengths)
+    assert found.run(seed=3).wrong == 0
 
 
 def test_what_cannot_be_synthesized() -> None:

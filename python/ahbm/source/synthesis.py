@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import Any
 
@@ -263,8 +263,7 @@ class Synthesis:
             inputs = self._inputs(seed)
             arrays = [values.copy() for values in inputs]
             Memory(program).run(timeline, arrays, self._lowered.operands, self._lowered.results)
-            checked = [(array, self._expected(inputs, rank)) for rank, array in enumerate(arrays)]
-            wrong = sum(int(np.count_nonzero(array[where] != wanted)) for array, (where, wanted) in checked)
+            wrong = self._wrong(inputs, arrays)
         return Executed(timeline.latency_ps, timeline.messages, wrong, protocol)
 
     def _with_protocol(self) -> tuple[str, Program]:
@@ -282,18 +281,26 @@ class Synthesis:
         high = 2 if self.op == "prod" else max(2, min(8, 64 // len(self.ranks)))
         return [self.request.element.encode(random.integers(0, high, self.request.size)) for _ in self.ranks]
 
-    def _expected(self, inputs: list[NDArray[Any]], rank: int) -> tuple[slice, NDArray[Any]]:
-        """The part of rank `rank`'s array that has a specified result, and the result."""
-        where = self.request.part(rank)
-        if not self.request.kind.reduces:
-            runs = self.request.expected(rank)
-            parts = [inputs[whose][at : at + stop - start] for start, stop, ((whose, at),) in runs]
-            return where, np.concatenate(parts or [inputs[rank][:0]])
-        kind = self.request.element
-        numbers = COMBINE[self.op].reduce([kind.decode(values)[where] for values in inputs])
-        if self.op == "avg":
-            numbers = numbers / len(inputs) if kind.is_float else numbers // len(inputs)
-        return where, kind.encode(numbers)
+    def _wrong(self, inputs: list[NDArray[Any]], arrays: list[NDArray[Any]]) -> int:
+        """Elements of the ranks' arrays that differ from what NumPy makes of their inputs."""
+        request, kind, wrong = self.request, self.request.element, 0
+        combined: NDArray[Any] | None = None
+        if request.kind.reduces:
+            # Two arrays at a time: there may be many ranks.
+            combined = reduce(lambda one, other: COMBINE[self.op].reduce([one, other]), map(kind.decode, inputs))
+            if self.op == "avg":
+                combined = combined / len(inputs) if kind.is_float else combined // len(inputs)
+            combined = kind.encode(combined)
+        for rank, array in enumerate(arrays):
+            where = request.part(rank)
+            if combined is None:
+                runs = request.expected(rank)
+                parts = [inputs[whose][at : at + stop - start] for start, stop, ((whose, at),) in runs]
+                wanted = np.concatenate(parts or [inputs[rank][:0]])
+            else:
+                wanted = combined[where]
+            wrong += int(np.count_nonzero(array[where] != wanted))
+        return wrong
 
 
 @checked
