@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ahbm.base.load import parse_python
@@ -17,18 +17,28 @@ CONTEXT = ("tl", "shape", "dtype")
 """Names that every line has, and that decide nothing about who meets whom."""
 
 
-def depends(path: Path, line: int) -> list[Site]:
-    """The lines that the statement at `line` of a file depends on, the nearest first; none for a file that cannot be
-    read."""
+def depends(path: Path, lines: Sequence[int]) -> list[Site]:
+    """The lines that the statements at `lines` of a file depend on, the most telling and nearest first; none for a file
+    that cannot be read."""
     try:
         tree = parse_python(path)
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return []
+    whys: dict[int, str] = {}
+    for _, _, at, why in sorted(one for line in lines for one in _behind(tree, line)):
+        if at not in lines:
+            whys.setdefault(at, why)
+    return [Site(why, f"{path.name}:{at}") for at, why in whys.items()][:MOST]
+
+
+def _behind(tree: ast.Module, line: int) -> list[tuple[int, int, int, str]]:
+    """What the statement at a line depends on: how telling it is, how far away, its line, and why."""
     around = list(_around(tree, line))
     if not around:
         return []
     statement = around[-1]
-    functions = [node for node in reversed(around) if isinstance(node, ast.FunctionDef)]
+    functions: list[ast.AST] = [node for node in reversed(around) if isinstance(node, ast.FunctionDef)]
+    functions.append(tree)
     heads = [node for node in reversed(around[:-1]) if isinstance(node, ast.For | ast.While | ast.If)]
     # Who meets whom comes first, then whether and how often, then all else.
     names = dict.fromkeys(_directions(statement), 0)
@@ -45,8 +55,7 @@ def depends(path: Path, line: int) -> list[Site]:
         at = next((place for place in bound if place is not None), None)
         if at is not None and at != line and found.get(at, (9,))[0] > order:
             found[at] = order, f"`{name}` is computed here"
-    nearest = sorted((order, abs(line - at), at, why) for at, (order, why) in found.items() if at != line)
-    return [Site(why, f"{path.name}:{at}") for _, _, at, why in nearest[:MOST]]
+    return [(order, abs(line - at), at, why) for at, (order, why) in found.items()]
 
 
 def written(path: Path, function: str) -> tuple[list[int], list[int]]:
@@ -114,10 +123,15 @@ def _directions(statement: ast.stmt) -> list[str]:
 
 
 def _assigned(function: ast.AST, name: str, before: int) -> int | None:
-    """The last line before one at which a name is bound in a function, or a function of that name is defined."""
+    """The last line before one at which a name is bound in a function; of a function in it, where that returns."""
     lines = [
         node.lineno
         for node in ast.walk(function)
         if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store) and node.lineno < before
+    ]
+    lines += [
+        node.body[-1].lineno
+        for node in ast.walk(function)
+        if isinstance(node, ast.FunctionDef) and node.name == name and node is not function and node.lineno < before
     ]
     return max(lines, default=None)

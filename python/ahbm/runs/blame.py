@@ -30,8 +30,8 @@ LOOKED_AT = 2
 """Wrong elements that are traced, on as many parties."""
 SITES = 4
 """Lines that are named of them."""
-DEPENDS = 3
-"""Lines that are named because others depend on them."""
+LINES = 3
+"""Lines of a finding of which it is said what they depend on."""
 STEPS = 20_000
 """Most steps of an element's history that are compared with what they should be."""
 
@@ -76,17 +76,21 @@ def blamed(case: Case, error: AhbmError, again: Callable[[Case], object]) -> Ahb
             again(by_calls(case))
         except AhbmError as found:
             error = found if found.code == error.code else error
-    first, *others = error.findings
-    if first.code == codes.UNHELD:
-        first = replace(first, sites=(*_barrier(case, first), *first.sites))
-    named = [(line, site) for site in first.sites for line in _lines(site, module.path)]
-    more: dict[str, Site] = {}
-    for line, _ in named[:2]:
-        for site in depends(module.path, line):
-            more.setdefault(str(site.origin), site)
-    there = {f"{module.path.name}:{line}" for line, _ in named}
-    added = tuple(site for origin, site in more.items() if origin not in there)[:DEPENDS]
-    return error.with_findings([replace(first, sites=(*first.sites, *added)), *others])
+    known: dict[tuple[int, ...], list[Site]] = {}
+    return error.with_findings([_with_lines(case, module, finding, known) for finding in error.findings])
+
+
+def _with_lines(
+    case: Case, module: ModuleAlgorithm, finding: Finding, known: dict[tuple[int, ...], list[Site]]
+) -> Finding:
+    """The finding, with the lines that those it names depend on, by those lines."""
+    if finding.code == codes.UNHELD:
+        finding = replace(finding, sites=(*_barrier(case, finding), *finding.sites))
+    named = tuple(dict.fromkeys(line for site in finding.sites for line in _lines(site, module.path)))
+    if named not in known:
+        there = {f"{module.path.name}:{line}" for line in named}
+        known[named] = [site for site in depends(module.path, named[:LINES]) if site.origin not in there]
+    return replace(finding, sites=(*finding.sites, *known[named]))
 
 
 def _module(case: Case) -> ModuleAlgorithm | None:

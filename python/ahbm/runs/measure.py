@@ -33,7 +33,7 @@ from ahbm.config.topology import overruled
 from ahbm.core.compiled import Compiled
 from ahbm.core.emulator import Emulator
 from ahbm.core.spec import Spec, machine_name
-from ahbm.errors import BudgetError, ConfigError, DataError, DeadlockError, Finding, LintError, UnsupportedError
+from ahbm.errors import BudgetError, ConfigError, DataError, DeadlockError, Finding, KernelError, LintError, UnsupportedError
 from ahbm.runs import bands
 from ahbm.runs.blame import blamed, tracing
 from ahbm.runs.keywords import Arguments, refuse_unknown, spelled
@@ -128,7 +128,7 @@ def verify(
 
     try:
         return again(case)
-    except (DataError, DeadlockError, LintError) as error:
+    except (DataError, DeadlockError, KernelError, LintError) as error:
         raise blamed(case, error, again) from error.__cause__
 
 
