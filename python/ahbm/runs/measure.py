@@ -33,7 +33,16 @@ from ahbm.config.topology import overruled
 from ahbm.core.compiled import Compiled
 from ahbm.core.emulator import Emulator
 from ahbm.core.spec import Spec, machine_name
-from ahbm.errors import BudgetError, ConfigError, DataError, DeadlockError, Finding, KernelError, LintError, UnsupportedError
+from ahbm.errors import (
+    BudgetError,
+    ConfigError,
+    DataError,
+    DeadlockError,
+    Finding,
+    KernelError,
+    LintError,
+    UnsupportedError,
+)
 from ahbm.runs import bands
 from ahbm.runs.blame import blamed, tracing
 from ahbm.runs.keywords import Arguments, refuse_unknown, spelled
@@ -151,7 +160,8 @@ def _verified(
             raise explain_wrong(case, given, results, reference, tracing(case, mode, seed))
         # Where nobody takes turns, the integers are as wide.
         compared = mode == "wide" or (mode == "integers" and not takes_turns(request))
-        if narrow and "result" in checks and not compared and (error := narrowed(case, seed, partial(tracing, case))) is not None:
+        wide = narrow and "result" in checks and not compared
+        if wide and (error := narrowed(case, seed, partial(tracing, case))) is not None:
             raise error
     else:
         compiled = case.compiled()

@@ -76,7 +76,7 @@ class Report(Run):
     checks: tuple[str, ...] = ()
     """Checks of the program that were made, and passed but for what `findings` say."""
     findings: tuple[Finding, ...] = ()
-    """Why the result is wrong where nobody asked for an error; findings of checks that could not decide, and bits that differ
+    """Why the result is wrong where nobody asked for an error, what checks could not decide, and bits that differ
     between ranks (AHBM-V412)."""
     notes: tuple[str, ...] = field(default=(), compare=False)
     """Choices that the configuration left open, and that a run by the same algorithm does not make again."""
