@@ -15,7 +15,6 @@ from ahbm.base import packaged
 from ahbm.errors import AhbmError, UnsupportedError
 from ahbm.sweeps.case import plan
 from ahbm.sweeps.space import KEYS, Space, space_schema
-from ahbm.sweeps.store import kinds_of
 from ahbm.table.processes import Places
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -218,5 +217,5 @@ def test_the_key_of_a_module_is_its_content() -> None:
 
 
 def test_columns_of_overrides_have_one_type() -> None:
-    kinds = kinds_of(Space(overrides={GBS: [1, 2.5], "system.sips.topology": ["ring_1d", "switch"], "n_slots": [2, 4]}))
-    assert kinds == {GBS: "double", "system.sips.topology": "string", "n_slots": "int64"}
+    space = Space(overrides={GBS: [1, 2.5], "system.sips.topology": ["ring_1d", "switch"], "n_slots": [2, 4]})
+    assert space.kinds == {GBS: "double", "system.sips.topology": "string", "n_slots": "int64"}

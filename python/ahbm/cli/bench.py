@@ -74,14 +74,14 @@ def bench(
     target = target or swept.calibrated_for()
     how: dict[str, Any] = {"step": step, "device": device, "check": check}
     if swept.vary:
-        climbed(swept.sweep(target, arguments_of(context), **how), ladder, as_json, jobs=jobs)
+        climbed(swept.sweep(target, arguments_of(context), **how), ladder, as_json, jobs=jobs, store=swept.store)
         return
     if ladder is not None:
         raise ConfigError("AHBM-C146", "--ladder is for variations", hint="--vary instances=1,2,4")
     sweeps = swept.sweeps(target, arguments_of(context), **how)
     if not as_json and not as_lines:
         typer.echo("\n".join(dict.fromkeys(line for sweep in sweeps for line in nccl.header(sweep))))
-    rows = attempt(sweeps, tell=progress.at, jobs=jobs)
+    rows = attempt(sweeps, tell=progress.at, jobs=jobs, store=swept.store)
     if as_json:
         cells = list(rows)
         progress.clear()

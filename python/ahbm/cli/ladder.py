@@ -66,7 +66,8 @@ def ladder(
     if not synth and (chunks, seed) != (1, 0):
         raise ConfigError("AHBM-C146", "--chunks and --seed are for --synth")
     sweep = swept.sweep(target, arguments_of(context))
-    climbed(sweep, output, as_json, tuple(synth or ()), chunks=chunks, seed=seed, jobs=jobs)
+    methods = tuple(synth or ())
+    climbed(sweep, output, as_json, methods, chunks=chunks, seed=seed, jobs=jobs, store=swept.store)
 
 
 def climbed(
@@ -78,6 +79,7 @@ def climbed(
     chunks: int = 1,
     seed: int = 0,
     jobs: int | None = None,
+    store: Path | None = None,
 ) -> None:
     """Prints the ladder of a sweep, and writes it if there is an output.
 
@@ -86,7 +88,7 @@ def climbed(
     """
     from ahbm.table.ladder import climb
 
-    found = climb(sweep, methods, chunks=chunks, seed=seed, tell=progress.at, jobs=jobs)
+    found = climb(sweep, methods, chunks=chunks, seed=seed, tell=progress.at, jobs=jobs, store=store)
     progress.clear()
     failure = found.failure
     written = found.save(output) if output is not None and failure is None else []

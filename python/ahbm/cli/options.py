@@ -13,6 +13,7 @@ import typer
 
 from ahbm.base.codes import CHECKS
 from ahbm.cli import completion
+from ahbm.cli.app import spelled
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -84,6 +85,10 @@ NoData = Annotated[bool, typer.Option("--no-data", help="Simulate the time only.
 Processes = Annotated[
     int | None,
     typer.Option("-j", "--jobs", min=1, max=4096, metavar="N", help="Processes that share the work."),
+]
+Store = Annotated[
+    Path | None,
+    typer.Option("--store", metavar="DIR", help="A folder of rows, as of `ahbm sweep`; those in it are not run again."),
 ]
 
 
@@ -395,7 +400,7 @@ class Sizes:
     def refuse_sizes_given_twice(self, context: Any) -> None:
         """Raises ConfigError (AHBM-C146) for --sizes beside the options that make sizes."""
         made = ("begin", "end", "factor", "step")
-        given = [p.opts[-1] for p in context.command.params if p.name in made and is_given(context, p.name)]
+        given = given_of(context, made)
         if self.sizes is not None and given:
             raise ConfigError("AHBM-C146", f"--sizes and {', '.join(given)} are both given", hint="give one of them")
 
@@ -413,6 +418,7 @@ class Swept(Sizes, Terms):
     quirks: Quirks = False
     program: Program = None
     frontend: Frontend = None
+    store: Store = None
 
     def sweeps(self, target: str, args: Sequence[str] = (), **how: Any) -> list[Sweep]:
         """`sweep` on every machine. Raises as it."""
@@ -493,9 +499,15 @@ class Swept(Sizes, Terms):
 
 def refuse_given(context: Any, why: str, names: Sequence[str]) -> None:
     """Raises ConfigError (AHBM-C146) for those of the parameters `names` that are on the command line."""
-    given = [name for name in names if is_given(context, name)]
+    given = given_of(context, names)
     if given:
         raise ConfigError("AHBM-C146", f"{why}: without {', '.join(given)}")
+
+
+def given_of(context: Any, names: Sequence[str]) -> list[str]:
+    """Those of the parameters `names` that are on the command line, each by the name by which it is there."""
+    own = {parameter.name for parameter in context.command.params}
+    return [spelled(context, name) for name in names if name in own and is_given(context, name)]
 
 
 def is_given(context: Any, name: str) -> bool:

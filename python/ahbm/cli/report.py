@@ -102,7 +102,7 @@ def report(
         _refuse(context, "a ladder", (*OF_JOBS, "numerics", "device", "explain"))
         page, facts, wrong = _ladder(target, args, swept, methods, jobs)
     elif (timed := _timed(target, args, swept, recorded)) is not None:
-        _refuse(context, f"{target} runs for its time only", ("synth", "numerics", "device", "explain"))
+        _refuse(context, f"{target} runs for its time only", ("synth", "numerics", "device", "explain", "store"))
         sizes = ("begin", "factor", "sizes", "vary", "no_data", "root", *(["end"] if timed[2] else []))
         _refuse(context, f"{target} runs once, for its time only", sizes)
         page, facts, _ = timed
@@ -144,7 +144,7 @@ def _ladder(
         sweep = replace(swept, ccl=Path(target), algorithms=given).sweep(collective)
     else:
         sweep = swept.sweep(target, args)
-    found = climb(sweep, methods, tell=progress.at, jobs=jobs)
+    found = climb(sweep, methods, tell=progress.at, jobs=jobs, store=swept.store)
     if found.failure is not None:
         raise found.failure
     progress.at("drawing the page")
@@ -220,14 +220,15 @@ def _measured(
         given = [name for name, on in (("--numerics", numerics), ("--synth", bool(methods))) if on]
         if given:
             raise ConfigError("AHBM-C146", f"{', '.join(given)}: the page is about one machine, not {len(sweeps)}")
-        sides = [list(attempt([sweep], tell=progress.at, jobs=jobs, choosing=True)) for sweep in sweeps]
+        how: dict[str, Any] = {"jobs": jobs, "choosing": True, "store": swept.store}
+        sides = [list(attempt([sweep], tell=progress.at, **how)) for sweep in sweeps]
         cells = [cell for side in sides for cell in side]
         progress.at("drawing the page")
         page = machines.page(list(zip(sweeps, sides, strict=True)))
         return page, cells, nccl.to_json(sweeps, cells, sys.argv[1:])
     # It is made while the simulations run.
     bundle()
-    contents = gather(sweeps[0], counts[1:] and counts, numerics, explain, progress.at, jobs)
+    contents = gather(sweeps[0], counts[1:] and counts, numerics, explain, progress.at, jobs, swept.store)
     progress.at("drawing the page")
     for sentence in contents.left_out:
         typer.echo(f"note: {sentence} --no-explain does not try.", err=True)

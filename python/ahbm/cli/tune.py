@@ -13,7 +13,7 @@ import typer
 from ahbm.cli import completion, progress
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import Dtype, Json, Machine, Processes, Sizes, is_given, output_option
+from ahbm.cli.options import Dtype, Json, Machine, Processes, Sizes, given_of, output_option
 from ahbm.cli.output import fail_where
 from ahbm.errors import ConfigError
 
@@ -137,17 +137,12 @@ def tune(
     of sizes: a ccl.yaml, the tables of the libraries, plans of what NCCL cannot run, and a card with what they lose.
     An algorithm whose result is wrong is not chosen where it is, and the exit code is 8.
     """
-    if tuned.sizes is not None:
-        names = {"begin": "-b", "end": "-e", "factor": "-f"}
-        given = [name for key, name in names.items() if is_given(context, key)]
-        if given:
-            raise ConfigError("AHBM-C146", f"--sizes and {', '.join(given)} are both given", hint="give one of them")
+    tuned.refuse_sizes_given_twice(context)
     if evaluate is not None:
-        for key, name in {"budget": "--budget", "channels": "--channels", "protocol": "--protocol"}.items():
-            if is_given(context, key):
-                raise ConfigError("AHBM-C146", f"--evaluate takes no {name}", hint="they are of files that are written")
-        if output is not None:
-            raise ConfigError("AHBM-C146", "--evaluate writes nothing: it takes no -o")
+        for name in given_of(context, ("budget", "channels", "protocol")):
+            raise ConfigError("AHBM-C146", f"--evaluate takes no {name}", hint="they are of files that are written")
+        for name in given_of(context, ("output",)):
+            raise ConfigError("AHBM-C146", f"--evaluate writes nothing: it takes no {name}")
         found = _evaluated(evaluate, collective, tuned, format, nodes, jobs, as_json)
         progress.clear()
         _print_evaluation(found, as_json)

@@ -25,6 +25,8 @@ from ahbm.source.function import AnyAlgorithm, as_algorithm
 from ahbm.source.located import refuse_kernel
 from ahbm.sweeps.sample import Range, ranged, sampled
 from ahbm.sweeps.values import either, mapping_of, plain_values, several, sizes
+from ahbm.table.cases import Sweep
+from ahbm.table.store import kind_of
 
 if TYPE_CHECKING:
     from ahbm._core import Machine
@@ -55,16 +57,6 @@ KEYS: dict[str, Check] = {
     "sample_seed": integer(0, 2**63 - 1),
     "cases": several(mapping_of(AXES, f"mappings with keys of {', '.join(AXES)}")),
 }
-
-
-@dataclass(frozen=True)
-class Point:
-    """A machine of a space."""
-
-    topology: str | Path | Machine | None
-    overrides: Mapping[str, object]
-    sizes: tuple[int, ...] | None = None
-    """Bytes, where they are drawn from a range too."""
 
 
 @dataclass(frozen=True)
@@ -177,8 +169,9 @@ class Space:
             laid["overrides"] = {**(self.overrides or {}), **(overrides_of(laid["overrides"]) or {})}
         return replace(self, cases=(), **laid)
 
-    def points(self) -> Iterator[Point]:
-        """The machines, in order: topologies, then overrides, then the points of the ranges."""
+    def machines(self) -> Iterator[Sweep]:
+        """A sweep on each machine, of what is the same for all cases there, in order: topologies, then overrides, then
+        the points of the ranges."""
         given = overrides_of(self.overrides) or {}
         choices = [_several(value) for value in given.values()]
         samples = sampled(self.drawn, self.random, self.sobol, self.sample_seed)
@@ -187,8 +180,9 @@ class Space:
                 chosen = dict(zip(given, values, strict=True))
                 for sample in samples:
                     drawn = {key: value for key, value in sample.items() if key != "sizes"}
-                    size = sample.get("sizes")
-                    yield Point(topology, chosen | drawn, None if size is None else (int(size),))
+                    sizes = (int(sample["sizes"]),) if "sizes" in sample else self.bytes
+                    terms: dict[str, Any] = {"listed": sizes, "ccl": self.ccl, "check": self.check}
+                    yield Sweep("all_reduce", 1, 1, topology=topology, overrides=chosen | drawn, **terms)
 
     @property
     def varied(self) -> tuple[str, ...]:
@@ -200,6 +194,19 @@ class Space:
             own = (key for key in laid if self.cases and laid[key] != (self.overrides or {}).get(key))
             found |= dict.fromkeys([*lists, *own, *(key for key in space.drawn if key != "sizes")])
         return tuple(found)
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """The type of each column of overrides."""
+        values: dict[str, list[Any]] = {name: [] for name in self.varied}
+        for one in self.spaces():
+            for key, value in (one.overrides or {}).items():
+                if key in values:
+                    values[key] += _several(value)
+            for key, found in one.drawn.items():
+                if key in values:
+                    values[key] += [found.least, found.most]
+        return {name: kind_of(found) for name, found in values.items()}
 
     @property
     def count(self) -> int:

@@ -21,13 +21,12 @@ from ahbm.source.function import AnyAlgorithm
 from ahbm.sweeps import work
 from ahbm.sweeps.case import plan
 from ahbm.sweeps.space import SIZES, Space
-from ahbm.sweeps.store import Store, kinds_of
-from ahbm.sweeps.work import NAMES, Row
 from ahbm.table.cases import Case, Refused
 from ahbm.table.columns import FAILED, MEASURED
 from ahbm.table.engine import Given, Here, Pool, Workers, run
 from ahbm.table.processes import LOST, Places, dead
 from ahbm.table.rows import Rows
+from ahbm.table.store import NAMES, Row, Store, refusal
 
 if TYPE_CHECKING:
     from ahbm._core import Machine
@@ -279,7 +278,7 @@ def swept(
     """
     kept = None if store is None else Store(store)
     progress = Progress(space.count)
-    kinds = kinds_of(space)
+    kinds = space.kinds
     for name in kinds:
         if name in NAMES:
             hint = f"write defaults.{name}"
@@ -307,7 +306,7 @@ def swept(
 
     digest = ""
     if kept is not None:
-        digest = kept.begin(space)
+        digest = kept.begin(space.to_json())
         stored = kept.proofs()
     for cases, rows in run(new(), partial(work.work, uuid4().hex), workers, _lost):
         if kept is not None:
@@ -330,7 +329,7 @@ def _first(tell: Callable[[Progress], object] | None, progress: Progress) -> Non
 
 
 def _lost(case: Case, why: str) -> Row:
-    return work.refusal(case, LOST, dead(why).message)
+    return refusal(case, LOST, dead(why).message)
 
 
 def _stored(store: Store, wanted: set[str]) -> dict[str, Row]:

@@ -27,7 +27,7 @@ from ahbm.runs.candidates import none_left
 from ahbm.runs.report import Report, place
 from ahbm.source.synth import Synth, SynthAlgorithm
 from ahbm.table.cases import Case, Refused, Sweep
-from ahbm.table.running import ran
+from ahbm.table.running import live, ran
 
 SYNTH = "synth:"
 """Before the method of a synthesized schedule that is named as an algorithm."""
@@ -197,6 +197,11 @@ class Ladder:
             files += plan.save(file, min_bytes=rule.nbytes.least, max_bytes=rule.nbytes.most or 0)
         return files
 
+    def last(self) -> Report:
+        """The report of the last size's winner, with what it takes to explain it."""
+        rung = self.rungs[-1]
+        return live(rung.reports[rung.winner], Case(self.sweep, rung.winner, rung.nbytes), self.emulator)
+
     def table(self) -> Iterator[str]:
         """Per size, the time of every candidate in us, the winner and its share of what the network allows."""
         width = max(10, *(len(name) for name in self.candidates))
@@ -298,13 +303,13 @@ def climb(
     seed: int = 0,
     tell: Callable[[str], object] = lambda text: None,
     jobs: int | None = None,
+    store: str | Path | None = None,
 ) -> Ladder:
     """Simulates the candidates over the sizes of `sweep`: its algorithms (names, paths of modules, plans; without any,
     all that are configured for the collective) and a synthesized schedule for each of `methods`.
 
     A candidate that does not run at a size, or is wrong there (`sweep.data`), does not stand for it: its rung says why,
-    and `Ladder.failure` where none is left. `tell` is told what runs next, for people; `jobs`: processes
-    that share the work.
+    and `Ladder.failure` where none is left. tell, jobs, store: as of `ahbm.table.running.attempt`.
     Raises what loading topology and ccl.yaml raises.
     """
     sweep = sweep.with_plans()
@@ -324,6 +329,6 @@ def climb(
         unit = Unit(sweep.end, unit.of)
     sizes = list(sweep.sizes(unit))
     run = run.measured_on(emulator, choosing=True)
-    cells = ran([(Case(run, name, size), emulator) for size, _ in sizes for name in names], tell, jobs)
+    cells = ran([(Case(run, name, size), emulator) for size, _ in sizes for name in names], tell, jobs, store)
     rungs = [Rung(*size, dict(zip(names, islice(cells, len(names)), strict=True))) for size in sizes]
     return Ladder(run, emulator, tuple(names), tuple(rungs))

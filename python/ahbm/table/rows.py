@@ -124,6 +124,11 @@ class Rows:
             found[name] = [column[row] for row in rows] if isinstance(column, list) else column.take(rows)
         return Rows(self.columns, found)
 
+    def without(self, name: str) -> Rows:
+        """All rows, without a column that they may have."""
+        left = [one for one in self.columns if one != name]
+        return Rows(left, {one: self._by_name[one] for one in left})
+
     def to_arrow(self) -> Any:
         """A pyarrow.Table with `columns`. Raises UnsupportedError (AHBM-U145) where pyarrow is not installed."""
         arrow = _package("pyarrow")
