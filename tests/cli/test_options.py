@@ -95,7 +95,7 @@ def test_an_option_that_takes_one_value_is_not_given_twice(given: list[str], tmp
         (["run", "all_reduce", "--bytes", "1K", "--bytes=2K"], "--bytes is given twice"),
         (["compare", "a.json", "b.json", "-t", "npu_ring_8", "--no-data"], "without -t, --no-data"),
         (["compare", "a.json", "b.json", "--maxbytes", "1K", "--store", "s"], "without --maxbytes, --store"),
-        (["report", "a.json", "b.json", "--no-explain", "-a", "ring_allreduce"], "without -a, --no-explain"),
+        (["report", "a.json", "b.json", "--no-explain", "-a", "ring_allreduce"], "without --no-explain, -a"),
         (["sweep", "compact", "rows", "--output", "x"], "does not take --output"),
         (["sweep", "compact", "rows", "--csv"], "does not take --csv"),
         (["sweep", "show", "rows", "--csv", "-o", "x"], "--csv and -o are both"),
