@@ -298,7 +298,10 @@ def test_what_is_not_said_is_as_the_page_says() -> None:
         "sizes": ["1K"],
         "data": False,
     }
-    assert Space(algorithms=None, overrides={}, ranges=None).count == 3
+    assert Space(algorithms=None, overrides={}, ranges=None).count == 3 and space.sample_seed == 0
+    for given, told in (({"ranges": {GBS: [1, 2]}}, "ranges without random"), ({"sobol": 3}, "sobol without ranges")):
+        with pytest.raises(ahbm.AhbmError, match=told):
+            Space(**given)  # type: ignore[arg-type]
 
 
 def test_jobs_stand_behind_collectives_and_alone_where_none_is_named() -> None:

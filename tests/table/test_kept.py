@@ -228,9 +228,9 @@ def test_a_row_that_is_none_is_refused() -> None:
     (found,) = store.read()
     for path in store.parts():
         path.unlink()
-    for text in ("{", "3", '{"told": 1}', json.dumps({**json.loads(found["cell"]), "report": {}})):
+    for text in ("{", "3", '{"asked": 1}', json.dumps({**json.loads(found["cell"]), "report": {}})):
         Path("rows/parts/one.jsonl").write_text(json.dumps({**found, "cell": text}) + "\n")
-        if text == '{"told": 1}':
+        if text == '{"asked": 1}':
             continue
         with pytest.raises(ahbm.AhbmError, match="AHBM-C186"):
             list(attempt([sweep], store="rows"))

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ahbm.cli import completion, progress
+from ahbm.cli import progress
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import CollectiveOrPlan, Json, Processes, Swept, output_option
+from ahbm.cli.options import CollectiveOrPlan, Json, Processes, Swept, algorithm_option, output_option
 from ahbm.cli.output import fail_where
 from ahbm.cli.targets import Targeted, arguments_of
 from ahbm.errors import ConfigError
@@ -27,12 +27,7 @@ if TYPE_CHECKING:
 class _Swept(Swept):
     algorithms: Annotated[
         list[str] | None,
-        typer.Option(
-            "-a",
-            "--algorithm",
-            autocompletion=completion.algorithms,
-            help="Candidate: name, module or plan; repeatable. Else all configured.",
-        ),
+        algorithm_option("Candidate: name, module or plan; repeatable. Else all configured."),
     ] = None
 
 

@@ -68,12 +68,14 @@ CollectiveOrPlan = Annotated[
         show_default=False,
     ),
 ]
-Algorithms = Annotated[
-    list[str] | None,
-    typer.Option(
-        "-a", "--algorithm", autocompletion=completion.algorithms, help="Name, or path of a module; repeatable."
-    ),
-]
+
+
+def algorithm_option(about: str) -> Any:
+    """`-a/--algorithm`, of every command that takes algorithms."""
+    return typer.Option("-a", "--algorithm", autocompletion=completion.algorithms, help=about)
+
+
+Algorithms = Annotated[list[str] | None, algorithm_option("Name, or path of a module; repeatable.")]
 Check = Annotated[
     str | None,
     typer.Option("--check", help=f"all, or some of {','.join(CHECKS)}."),
@@ -271,10 +273,7 @@ def _named(text: str) -> tuple[str, str]:
 class Asked(Recorded, Files, Terms):
     """One collective or plan, and how it is run."""
 
-    algorithms: Annotated[
-        list[str] | None,
-        typer.Option("-a", "--algorithm", autocompletion=completion.algorithms, help="Name, or path of a module."),
-    ] = None
+    algorithms: Annotated[list[str] | None, algorithm_option("Name, or path of a module.")] = None
     size: Size = None
     protocol: Annotated[str | None, typer.Option("--protocol", help="Plans: Simple, LL or LL128.")] = None
     slice_bytes: Annotated[

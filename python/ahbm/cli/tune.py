@@ -13,7 +13,7 @@ import typer
 from ahbm.cli import completion, progress
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import Dtype, Json, Machine, Processes, Sizes, given_of, output_option
+from ahbm.cli.options import Dtype, Json, Machine, Processes, Sizes, algorithm_option, given_of, output_option
 from ahbm.cli.output import fail_where
 from ahbm.errors import ConfigError
 
@@ -35,12 +35,7 @@ class _Tuned(Sizes, Machine):
     dtype: Dtype = "f16"
     algorithms: Annotated[
         list[str] | None,
-        typer.Option(
-            "-a",
-            "--algorithm",
-            autocompletion=completion.algorithms,
-            help="Candidate: name, module or plan; repeatable. Else all configured, and all of --synth.",
-        ),
+        algorithm_option("Candidate: name, module or plan; repeatable. Else all configured, and all of --synth."),
     ] = None
     synth: Annotated[
         list[str] | None, typer.Option("--synth", help="Candidate: schedules by this method; repeatable.")

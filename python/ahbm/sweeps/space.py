@@ -98,14 +98,11 @@ class Space:
         """Raises ConfigError: AHBM-C129 for values of wrong types, C105, C107, C143, C147, C185."""
         fields_fit(Space, vars(self))
         for size in _several(self.sizes):
-            if isinstance(size, bool) or not isinstance(size, int | str):
-                raise refused("sizes", "bytes, or texts such as 64K", size)
             if isinstance(size, str):
                 parse_size(size)
-        for name, value in (("dtypes", self.dtypes), ("ops", self.ops), ("collectives", self.collectives or ())):
-            for one in _several(value):
-                if not isinstance(one, str) or not one or "\x00" in one:
-                    raise refused(name, "a text", one)
+        for name, value in (("dtypes", self.dtypes), ("ops", self.ops), ("collectives", self.collectives)):
+            if "" in _several(value):
+                raise refused(name, "a text", "")
         for dtype in _several(self.dtypes):
             parse_dtype(dtype)
         for collective in self.measured:
@@ -115,12 +112,11 @@ class Space:
                 raise ConfigError("AHBM-C105", f"unknown collective {collective!r}", hint=hint)
         for name in ("roots", "seeds"):
             for number in _several(getattr(self, name)):
-                if isinstance(number, bool) or not isinstance(number, int) or not -(2**31) <= number < 2**63:
+                if number < -(2**31):
                     raise refused(name, "integers", number)
         for name in ("random", "sobol", "sample_seed"):
-            number = getattr(self, name)
-            if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 2**63:
-                raise refused(name, "an integer of at least 0", number)
+            if getattr(self, name) < 0:
+                raise refused(name, "an integer of at least 0", getattr(self, name))
         split_overrides(overrides_of(self.overrides))
         split_overrides({key: 0 for key in self.drawn if key != "sizes"})
         for case in self.cases:

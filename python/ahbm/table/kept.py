@@ -95,9 +95,8 @@ class Kept:
             self._cases.append(replace(case, sweep=sweep, at=at, key=keys.of(case.nbytes, case.seed)))
         self._emulators = [emulator for _, emulator in cases]
         self._store = Store(folder)
-        # What ran before is read first: a folder that cannot be read is left as it is.
-        self._texts = self._store.cells({case.key for case in self._cases})
         self._space = self._store.begin({"cases": [_words(case) for case in self._cases]})
+        self._texts = self._store.cells({case.key for case in self._cases})
         self._new: list[tuple[Case, Row, str]] = []
         self._written = time.monotonic()
 
@@ -115,7 +114,7 @@ class Kept:
             return None
         try:
             found = json.loads(text)
-            if found["told"] != _told(case, self._emulators[at]):
+            if found["asked"] != _asked(case, self._emulators[at]):
                 return None
             if "error" in found:
                 return AhbmError.of([Finding.from_json(finding) for finding in found["error"]["findings"]])
@@ -127,7 +126,7 @@ class Kept:
     def add(self, at: int, cell: Report | Refused) -> None:
         """Keeps what a case gave. Raises ConfigError (AHBM-C141)."""
         case, emulator = self._cases[at], self._emulators[at]
-        found: dict[str, object] = {"told": _told(case, emulator)}
+        found: dict[str, object] = {"asked": _asked(case, emulator)}
         if isinstance(cell, Refused):
             if cell.error.code in NO_PROOF:
                 return
@@ -154,7 +153,7 @@ def _words(case: Case) -> str:
     return f"{sweep.collective} of {case.nbytes} B {sweep.dtype} by {by} on {sweep.machine}"
 
 
-def _told(case: Case, emulator: Emulator) -> str:
+def _asked(case: Case, emulator: Emulator) -> str:
     """Digest of what a report tells of a case beside what its key has: how the machine is called and what is known of
     its error, notes, choices that change nothing, and the rules that chose."""
     sweep, machine = case.sweep, emulator.machine

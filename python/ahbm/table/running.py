@@ -89,39 +89,34 @@ def ran(
     store: str | Path | None = None,
 ) -> Iterator[Report | Refused]:
     """Runs cases, each on the emulator beside it. As `attempt`."""
-    if store is None:
-        yield from _ran(cases, [None] * len(cases), tell, jobs)
-        return
-    from ahbm.table.kept import Kept
+    kept = None
+    known: Sequence[Report | AhbmError | None] = [None] * len(cases)
+    if store is not None:
+        from ahbm.table.kept import Kept
 
-    kept = Kept(store, cases)
-    known = kept.cells()
-    try:
-        for at, cell in enumerate(_ran(cases, known, tell, jobs)):
-            if known[at] is None:
-                kept.add(at, cell)
-            yield cell
-    finally:
-        kept.write()
-
-
-def _ran(
-    cases: Sequence[tuple[Case, Emulator]],
-    known: Sequence[Report | AhbmError | None],
-    tell: Callable[[str], object],
-    jobs: int | None,
-) -> Iterator[Report | Refused]:
+        kept = Kept(store, cases)
+        known = kept.cells()
     new = [case for (case, _), cell in zip(cases, known, strict=True) if cell is None]
     elsewhere: Iterator[Report | AhbmError | None] = repeat(None)
     if min(jobs or 1, len(new)) > 1:
         from ahbm.table.processes import reports
 
         elsewhere = reports(new, min(jobs or 1, len(new)))
-    for number, ((case, machine), cell) in enumerate(zip(cases, known, strict=True), 1):
-        name = _name(case.sweep, case.algorithm, case.nbytes, machine)
-        if isinstance(name, str):
-            tell(f"{case.nbytes:,} B by {name}, row {number} of {len(cases)}")
-        yield of_case(case, machine, next(elsewhere) if cell is None else cell)
+    try:
+        for at, ((case, machine), cell) in enumerate(zip(cases, known, strict=True)):
+            if cell is not None:
+                yield of_case(case, machine, cell)
+                continue
+            name = _name(case.sweep, case.algorithm, case.nbytes, machine)
+            if isinstance(name, str):
+                tell(f"{case.nbytes:,} B by {name}, row {at + 1} of {len(cases)}")
+            found = of_case(case, machine, next(elsewhere))
+            if kept is not None:
+                kept.add(at, found)
+            yield found
+    finally:
+        if kept is not None:
+            kept.write()
 
 
 def of_case(case: Case, emulator: Emulator, known: Report | AhbmError | None = None) -> Report | Refused:

@@ -120,8 +120,6 @@ class Store:
 
     def cells(self, wanted: set[str]) -> dict[str, str]:
         """By key, `CELL` of the rows of some keys that have it; little else is read."""
-        if not self._parts.is_dir():
-            return {}
         at = [number for number, key in enumerate(self.read(("key",)).column("key")) if key in wanted]
         try:
             found = self.read(("key", CELL), np.array(at, dtype=np.int64))
