@@ -76,6 +76,30 @@ class _Tuned(Sizes, Machine):
         return [*configured(collective, machines, self.ccl, overrides), *synthesized]
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Written:
+    """What files say."""
+
+    budget: Annotated[int | None, typer.Option("--budget", min=1, metavar="RUNS", help="The most simulations.")] = None
+    channels: Annotated[
+        int | None, typer.Option("--channels", min=1, max=1024, help="Channels to write for NCCL; 16 by default.")
+    ] = None
+    protocol: Annotated[
+        str | None,
+        typer.Option("--protocol", help="Protocol to write for NCCL: ll, ll128, simple; else the quickest."),
+    ] = None
+    nodes: Annotated[
+        int | None,
+        typer.Option(
+            "--nodes",
+            min=1,
+            max=1 << 20,
+            help="Computers among which the ranks of a machine are; else its nodes.",
+            show_default=False,
+        ),
+    ] = None
+
+
 @app.command(
     page="choose",
     examples=(
@@ -104,24 +128,7 @@ def tune(
         str | None,
         typer.Option("--format", metavar="NAME", help="Of --evaluate: the file's format; else its content shows it."),
     ] = None,
-    budget: Annotated[int | None, typer.Option("--budget", min=1, metavar="RUNS", help="The most simulations.")] = None,
-    channels: Annotated[
-        int | None, typer.Option("--channels", min=1, max=1024, help="Channels to write for NCCL; 16 by default.")
-    ] = None,
-    protocol: Annotated[
-        str | None,
-        typer.Option("--protocol", help="Protocol to write for NCCL: ll, ll128, simple; else the quickest."),
-    ] = None,
-    nodes: Annotated[
-        int | None,
-        typer.Option(
-            "--nodes",
-            min=1,
-            max=1 << 20,
-            help="Computers among which the ranks of a machine are; else its nodes.",
-            show_default=False,
-        ),
-    ] = None,
+    written: _Written,
     output: Annotated[Path | None, output_option("The folder of the files.")] = None,
     jobs: Processes = None,
     as_json: Json = False,
@@ -138,7 +145,7 @@ def tune(
             raise ConfigError("AHBM-C146", f"--evaluate takes no {name}", hint="they are of files that are written")
         for name in given_of(context, ("output",)):
             raise ConfigError("AHBM-C146", f"--evaluate writes nothing: it takes no {name}")
-        found = _evaluated(evaluate, collective, tuned, format, nodes, jobs, as_json)
+        found = _evaluated(evaluate, collective, tuned, format, written.nodes, jobs, as_json)
         progress.clear()
         _print_evaluation(found, as_json)
         fail_where(bool(found.wrong))
@@ -150,7 +157,7 @@ def tune(
         raise ConfigError("AHBM-C146", "neither a collective nor a file is given", hint=hint)
     if output is None:
         raise ConfigError("AHBM-C146", "ahbm tune writes its files into a folder", hint="name it: -o tuned")
-    saved = _write(collective, tuned, output, budget, channels, protocol, nodes, jobs, as_json)
+    saved = _write(collective, tuned, written, output, jobs, as_json)
     fail_where(bool(saved.tuned.wrong))
 
 
@@ -200,27 +207,17 @@ def _print_evaluation(found: Evaluation, as_json: bool) -> None:
         typer.echo(str(finding))
 
 
-def _write(
-    collective: str,
-    tuned: _Tuned,
-    output: Path,
-    budget: int | None,
-    channels: int | None,
-    protocol: str | None,
-    nodes: int | None,
-    jobs: int | None,
-    as_json: bool,
-) -> Card:
+def _write(collective: str, tuned: _Tuned, written: _Written, output: Path, jobs: int | None, as_json: bool) -> Card:
     from ahbm.base.elements import parse_dtype
     from ahbm.choose.files import save
     from ahbm.choose.names import PROTOCOLS
     from ahbm.choose.tune import CHANNELS, Given, check_collective, tune
 
     check_collective(collective)
+    protocol, nodes = written.protocol, written.nodes
     if protocol is not None and protocol not in PROTOCOLS:
-        raise ConfigError(
-            "AHBM-C146", f"--protocol {protocol[:40]}: no protocol of NCCL", hint=f"one of {', '.join(PROTOCOLS)}"
-        )
+        hint = f"one of {', '.join(PROTOCOLS)}"
+        raise ConfigError("AHBM-C146", f"--protocol {protocol[:40]}: no protocol of NCCL", hint=hint)
     machines, overrides = tuned.machines()
     for machine in machines:
         if nodes and machine.sips % nodes:
@@ -231,8 +228,8 @@ def _write(
         tuned.listed(collective),
         collective=collective,
         dtype=parse_dtype(tuned.dtype),
-        given=Given(channels or CHANNELS, protocol, nodes),
-        budget=budget,
+        given=Given(written.channels or CHANNELS, protocol, nodes),
+        budget=written.budget,
         jobs=jobs,
         tell=_tells(as_json),
     )

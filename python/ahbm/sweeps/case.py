@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import islice, product, zip_longest
 from os.path import isfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ahbm.base.arguments import text
 from ahbm.base.elements import parse_dtype
@@ -18,14 +18,12 @@ from ahbm.config.topology import load_machine
 from ahbm.core.emulator import Emulator
 from ahbm.core.spec import machine_name
 from ahbm.errors import AhbmError, TopologyError
+from ahbm.sweeps.space import Space, several_of
 from ahbm.table.cases import Case, Sweep
 from ahbm.table.kept import Keys
 from ahbm.table.ladder import with_schedules
 from ahbm.table.processes import KEPT, Places
 from ahbm.table.running import outcome
-
-if TYPE_CHECKING:
-    from ahbm.sweeps.space import Space
 
 
 def plan(space: Space, places: Places, *, mixed: bool = False) -> Iterator[Case]:
@@ -45,7 +43,7 @@ def plan(space: Space, places: Places, *, mixed: bool = False) -> Iterator[Case]
 
 
 def _refuse_unknown_topologies(space: Space) -> None:
-    for topology in _list(space.topologies):
+    for topology in several_of(space.topologies) or [None]:
         try:
             load_machine(topology)
         except TopologyError as error:
@@ -65,7 +63,7 @@ def _cases(
     decides = not isinstance(checks, AhbmError) and "result" in checks
     data = space.data or (None if decides else False)
     shared: dict[str, Any] = {"data": data, "algorithms": algorithms, "given": given}
-    seeds = _list(space.seeds)
+    seeds = several_of(space.seeds)
     checked = False
 
     def sweep(on: Sweep, **how: Any) -> tuple[Sweep, Emulator | AhbmError]:
@@ -86,7 +84,7 @@ def _cases(
 
     def runs(collective: str, on: Sweep) -> Iterator[Iterator[Case]]:
         nonlocal at
-        for dtype, op, root in product(_list(space.dtypes), _list(space.ops), _list(space.roots)):
+        for dtype, op, root in product(several_of(space.dtypes), several_of(space.ops), several_of(space.roots)):
             how = {"dtype": parse_dtype(text("dtypes", dtype)), "op": op, "root": root}
             found, emulator = sweep(on, collective=collective, **how)
             for algorithm in found.algorithms or (None,):
@@ -100,7 +98,7 @@ def _cases(
             for alike in zip_longest(*[list(runs(collective, on)) for on in some]):
                 for cases in zip_longest(*(cases for cases in alike if cases is not None)):
                     yield from (case for case in cases if case is not None)
-    for job in map(str, _list(space.jobs)):
+    for job in map(str, several_of(space.jobs)):
         content = _content(job)
         for on in space.machines():
             found, emulator = sweep(on, job=job)
@@ -126,10 +124,6 @@ def _sizes(sweep: Sweep, algorithm: str | None, emulator: Emulator | AhbmError) 
     """The sizes, as the algorithm takes them; as they are asked for where it or the machine does not load."""
     unit = emulator if isinstance(emulator, AhbmError) else outcome(lambda: sweep.unit(algorithm, emulator))
     return list(sweep.sizes(Unit(1, "") if isinstance(unit, AhbmError) else unit))
-
-
-def _list(values: Any) -> list[Any]:
-    return list(values) if isinstance(values, list | tuple | range) else [values]
 
 
 def _content(job: str) -> str:

@@ -100,14 +100,11 @@ class Kept:
         self._new: list[tuple[Case, Row, str]] = []
         self._written = time.monotonic()
 
-    def cells(self) -> list[Report | AhbmError | None]:
-        """What each case gave when it ran before; None of those that did not. A report has no spec.
+    def cell(self, at: int) -> Report | AhbmError | None:
+        """What a case gave when it ran before; None where it did not. A report has no spec.
 
         Raises ConfigError (AHBM-C186) for a row that cannot be read.
         """
-        return [self._cell(at) for at in range(len(self._cases))]
-
-    def _cell(self, at: int) -> Report | AhbmError | None:
         case = self._cases[at]
         text = self._texts.get(case.key)
         if text is None:
@@ -148,9 +145,8 @@ class Kept:
 
 
 def _words(case: Case) -> str:
-    sweep = case.sweep
-    by = case.algorithm or "what ccl.yaml chooses"
-    return f"{sweep.collective} of {case.nbytes} B {sweep.dtype} by {by} on {sweep.machine}"
+    on = case.sweep
+    return f"{on.collective} of {case.nbytes} B {on.dtype} by {case.algorithm or 'ccl.yaml'} on {on.machine}"
 
 
 def _asked(case: Case, emulator: Emulator) -> str:

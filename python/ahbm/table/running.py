@@ -95,7 +95,7 @@ def ran(
         from ahbm.table.kept import Kept
 
         kept = Kept(store, cases)
-        known = kept.cells()
+        known = [kept.cell(at) for at in range(len(cases))]
     new = [case for (case, _), cell in zip(cases, known, strict=True) if cell is None]
     elsewhere: Iterator[Report | AhbmError | None] = repeat(None)
     if min(jobs or 1, len(new)) > 1:
