@@ -16,9 +16,11 @@ from ahbm.core.spec import machine_name, runs_by
 from ahbm.errors import AhbmError, ConfigError, Finding
 from ahbm.runs.report import Report
 from ahbm.selectors.loading import contents
+from ahbm.source.algorithm import Algorithm
 from ahbm.table.build import build
 from ahbm.table.cases import Case, Refused, Sweep
 from ahbm.table.engine import BATCH_S
+from ahbm.table.imported import imported
 from ahbm.table.store import NO_PROOF, Row, Store, row_of
 
 
@@ -61,11 +63,15 @@ class Keys:
         if isinstance(emulator, AhbmError):
             return [str(sweep.topology), list(sweep.overrides.items()), emulator.code, emulator.message]
         try:
-            return [runs_by(emulator, sweep.given.get(name, name)) for name in algorithms if name] or [
-                f"{emulator.machine.hash:016x}"
-            ]
+            named = (sweep.given.get(name, name) for name in algorithms if name)
+            found: list[object] = [[*runs_by(emulator, one), *_imported(emulator, one)] for one in named]
+            return found or [f"{emulator.machine.hash:016x}"]
         except AhbmError as error:
             return [f"{emulator.machine.hash:016x}", error.code, error.message]
+
+
+def _imported(emulator: Emulator, algorithm: str | Algorithm) -> list[str]:
+    return imported(getattr(emulator.algorithm(algorithm), "path", ""))
 
 
 def _all_contents(emulator: Emulator) -> list[object]:
@@ -73,7 +79,7 @@ def _all_contents(emulator: Emulator) -> list[object]:
     found: list[object] = []
     for name in emulator.ccl.algorithms:
         try:
-            found.append(repr(emulator.algorithm(name).identity))
+            found.append([repr(emulator.algorithm(name).identity), *_imported(emulator, name)])
         except AhbmError as error:
             found.append([name, error.code, error.message])
     return found
