@@ -52,7 +52,7 @@ def test_packages_and_relative_names_are_followed(here: Path) -> None:
         kernels__init="A = 1\n",
         kernels__deep__init="B = 1\n",
         kernels__deep__one="from . import two\nfrom ..up import C\nimport nowhere.at_all\n",
-        kernels__deep__two="",
+        kernels__deep__two="D = 1\n",
         kernels__up="C = 1\n",
     )
     found = imported("mine.py")

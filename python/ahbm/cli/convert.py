@@ -11,19 +11,7 @@ import typer
 from ahbm.cli import completion
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import (
-    Dtype,
-    Frontend,
-    Json,
-    Limits,
-    Machine,
-    Program,
-    Quirks,
-    Recorded,
-    Root,
-    algorithm_option,
-    output_option,
-)
+from ahbm.cli.options import Dtype, Frontend, Json, Limits, Machine, Program, Quirks, Recorded, Root, output_option
 from ahbm.cli.targets import Targeted, arguments_of
 from ahbm.errors import ConfigError
 
@@ -64,7 +52,7 @@ def convert(
     output: Annotated[Path | None, output_option("What to write, instead of the second argument.")] = None,
     algorithm: Annotated[
         str | None,
-        algorithm_option("Kernels: name, or path."),
+        typer.Option("-a", "--algorithm", autocompletion=completion.algorithms, help="Kernels: name, or path."),
     ] = None,
     dtype: Dtype = "f16",
     root: Root = 0,

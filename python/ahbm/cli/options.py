@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 import typer
 
 from ahbm.base.codes import CHECKS
-from ahbm.cli import completion
+from ahbm.cli import completion, progress
 from ahbm.cli.app import spelled
 from ahbm.errors import ConfigError
 
@@ -76,6 +76,9 @@ def algorithm_option(about: str) -> Any:
 
 
 Algorithms = Annotated[list[str] | None, algorithm_option("Name, or path of a module; repeatable.")]
+Synthesized = Annotated[
+    list[str] | None, typer.Option("--synth", help="Candidate: schedules by this method; repeatable.")
+]
 Check = Annotated[
     str | None,
     typer.Option("--check", help=f"all, or some of {','.join(CHECKS)}."),
@@ -418,6 +421,12 @@ class Swept(Sizes, Terms):
     program: Program = None
     frontend: Frontend = None
     store: Store = None
+    jobs: Processes = None
+
+    @property
+    def runs(self) -> dict[str, Any]:
+        """How the cases run, as `ahbm.table.running.attempt` takes it."""
+        return {"tell": progress.at, "jobs": self.jobs, "store": self.store}
 
     def sweeps(self, target: str, args: Sequence[str] = (), **how: Any) -> list[Sweep]:
         """`sweep` on every machine. Raises as it."""

@@ -13,7 +13,17 @@ import typer
 from ahbm.cli import completion, progress
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import Dtype, Json, Machine, Processes, Sizes, algorithm_option, given_of, output_option
+from ahbm.cli.options import (
+    Dtype,
+    Json,
+    Machine,
+    Processes,
+    Sizes,
+    Synthesized,
+    algorithm_option,
+    given_of,
+    output_option,
+)
 from ahbm.cli.output import fail_where
 from ahbm.errors import ConfigError
 
@@ -37,9 +47,7 @@ class _Tuned(Sizes, Machine):
         list[str] | None,
         algorithm_option("Candidate: name, module or plan; repeatable. Else all configured, and all of --synth."),
     ] = None
-    synth: Annotated[
-        list[str] | None, typer.Option("--synth", help="Candidate: schedules by this method; repeatable.")
-    ] = None
+    synth: Synthesized = None
 
     def listed(self, collective: str) -> list[int]:
         """The sizes. Raises ConfigError: AHBM-C140, C147."""

@@ -89,7 +89,7 @@ def _cases(
             found, emulator = sweep(on, collective=collective, **how)
             for algorithm in found.algorithms or (None,):
                 sizes = _sizes(found, algorithm, emulator)
-                yield _seeded(found, algorithm, sizes, seeds, at, Keys(found, algorithm, emulator))
+                yield Keys(found, algorithm, emulator).cases(sizes, seeds, at)
                 at += len(sizes) * len(seeds)
 
     for collective in space.measured:
@@ -103,21 +103,9 @@ def _cases(
         for on in space.machines():
             found, emulator = sweep(on, job=job)
             for algorithm in found.algorithms or (None,):
-                yield Case(found, algorithm, 0, at=at, key=Keys(found, algorithm, emulator, content).of(0, 0))
+                yield from Keys(found, algorithm, emulator, content).cases([(0, None)], [0], at)
                 at += 1
     return at
-
-
-def _seeded(
-    sweep: Sweep,
-    algorithm: str | None,
-    sizes: Sequence[tuple[int, Resized | None]],
-    seeds: Sequence[int],
-    at: int,
-    keys: Keys,
-) -> Iterator[Case]:
-    for number, ((nbytes, resized), seed) in enumerate(product(sizes, seeds), at):
-        yield Case(sweep, algorithm, nbytes, resized, seed, number, keys.of(nbytes, seed))
 
 
 def _sizes(sweep: Sweep, algorithm: str | None, emulator: Emulator | AhbmError) -> list[tuple[int, Resized | None]]:

@@ -14,6 +14,7 @@ from uuid import uuid4
 
 from ahbm.base import codes, html
 from ahbm.base.arguments import checked, refused, whole
+from ahbm.base.optional import needed
 from ahbm.base.sizes import Resized, resize_notes
 from ahbm.errors import ConfigError, DistributedError, UnsupportedError
 from ahbm.runs.report import Report
@@ -246,16 +247,13 @@ def dask_executor(address: str) -> Executor:
     Raises UnsupportedError (AHBM-U145) where dask.distributed is not installed, DistributedError (AHBM-X141) where
     nobody answers there.
     """
-    try:
-        from dask.distributed import Client
-        from distributed.comm.addressing import parse_address, parse_host_port
-    except ImportError as error:
-        hint = "pip install distributed"
-        raise UnsupportedError("AHBM-U145", "dask.distributed is not installed", hint=hint) from error
+    missing = "dask.distributed is not installed", "pip install distributed"
+    dask, addressing = (needed(name, *missing) for name in ("dask.distributed", "distributed.comm.addressing"))
     try:
         # A client that reaches nobody leaves a thread behind, so somebody must answer before there is one.
-        create_connection(parse_host_port(parse_address(address)[1]), timeout=CONNECT_S).close()
-        executor: Executor = Client(address, timeout=CONNECT_S).get_executor(pure=False)
+        host_port = addressing.parse_host_port(addressing.parse_address(address)[1])
+        create_connection(host_port, timeout=CONNECT_S).close()
+        executor: Executor = dask.Client(address, timeout=CONNECT_S).get_executor(pure=False)
     except Exception as error:
         # What dask raises for an address that is none depends on the address.
         message = f"no Dask scheduler answers at {address}: {type(error).__name__}"

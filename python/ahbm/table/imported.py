@@ -16,8 +16,6 @@ from ahbm.base.load import load_text
 
 _OF_PYTHON = map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib"))
 _INSTALLED = (*_OF_PYTHON, str(Path(__file__).parents[1]))
-_Import = tuple[str, int]
-"""A dotted name, and the folders upwards where it is looked for; 0: everywhere."""
 
 
 def imported(path: str | Path) -> list[str]:
@@ -29,42 +27,36 @@ def imported(path: str | Path) -> list[str]:
     file = str(Path(path).resolve())
     # As where a module is executed.
     everywhere = [str(Path(file).parent), str(Path().resolve()), *sys.path]
-    found, waiting = dict[str, str](), [(file, name) for name in _source.__wrapped__(file)[1]]
+    found, waiting = dict[str, str](), [(file, *one) for one in _source.__wrapped__(file)[1]]
     while waiting:
-        of, (name, above) = waiting.pop()
+        of, name, above = waiting.pop()
         for origin in _files(name, [str(Path(of).parents[above - 1])] if above else everywhere):
             if origin not in found:
                 found[origin], names = _source(origin)
-                waiting += [(origin, name) for name in names]
+                waiting += [(origin, *one) for one in names]
     return sorted(filter(None, found.values()))
 
 
 @lru_cache(None)
-def _source(file: str) -> tuple[str, tuple[_Import, ...]]:
-    """Digest of a source, and what it imports; nothing of what is installed, or no Python."""
-    if not file.endswith(".py") or file.startswith(_INSTALLED):
-        return "", ()
+def _source(file: str) -> tuple[str, list[tuple[str, int]]]:
+    """Digest of a source, and the names that it imports, each with the folders upwards where it is, 0 for everywhere;
+    nothing of what is installed, or no Python."""
     try:
-        text = load_text(file)
-        return hashlib.sha256(text.encode()).hexdigest(), tuple(_imports(ast.parse(text)))
+        text = "" if file.startswith(_INSTALLED) or not file.endswith(".py") else load_text(file)
+        nodes = list(ast.walk(ast.parse(text)))
     except (OSError, SyntaxError, ValueError, RecursionError):
-        return "", ()
-
-
-def _imports(tree: ast.Module) -> Iterator[_Import]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, 0) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield from ((f"{node.module or ''}.{alias.name}".lstrip("."), node.level) for alias in node.names)
+        return "", []
+    names = [(alias.name, 0) for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    for node in (node for node in nodes if isinstance(node, ast.ImportFrom)):
+        names += [(f"{node.module or ''}.{alias.name}".lstrip("."), node.level) for alias in node.names]
+    return hashlib.sha256(text.encode()).hexdigest() if text else "", names
 
 
 def _files(name: str, folders: Sequence[str]) -> Iterator[str]:
     """The files of a module and of the packages that it is in, as far as they are found."""
-    for part in accumulate(name.split("."), lambda above, below: f"{above}.{below}"):
+    for part in accumulate(name.split("."), "{}.{}".format):
         spec = PathFinder.find_spec(part, folders)
         if spec is None:
             return
-        if spec.origin is not None:
-            yield spec.origin
+        yield from [spec.origin] if spec.origin is not None else []
         folders = spec.submodule_search_locations or []

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 from ahbm.base.collectives import COLLECTIVES
+from ahbm.base.sizes import Resized
 from ahbm.choice.configured import candidates
 from ahbm.core.emulator import Emulator
 from ahbm.core.spec import machine_name, runs_by
@@ -57,6 +59,11 @@ class Keys:
         # Without data, numbers are of no meaning.
         numbers = f"{nbytes} {seed if self._sweep.data else 0}"
         return hashlib.sha256(f"{self._known[chosen]} {numbers}".encode()).hexdigest()
+
+    def cases(self, sizes: Sequence[tuple[int, Resized | None]], seeds: Sequence[int], at: int) -> Iterator[Case]:
+        """The cases of sizes and seeds, which begin at a position."""
+        for number, ((nbytes, resized), seed) in enumerate(product(sizes, seeds), at):
+            yield Case(self._sweep, self._algorithm, nbytes, resized, seed, number, self.of(nbytes, seed))
 
     def _facts(self, algorithms: tuple[str, ...]) -> list[object]:
         sweep, emulator = self._sweep, self._emulator

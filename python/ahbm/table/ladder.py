@@ -16,15 +16,14 @@ from ahbm.base.load import load_text
 from ahbm.base.quickest import quickest
 from ahbm.base.rules import Rule, merged, spans
 from ahbm.base.sizes import Resized, Unit, resize_notes
-from ahbm.base.store import store
+from ahbm.base.store import store, writing
 from ahbm.base.words import slug
 from ahbm.config.ccl import CclConfig, entry_overrides
 from ahbm.core.emulator import Emulator
 from ahbm.core.spec import machine_name
-from ahbm.errors import AhbmError, ConfigError, FormatError
-from ahbm.runs import bands
+from ahbm.errors import AhbmError, ConfigError
 from ahbm.runs.candidates import none_left
-from ahbm.runs.report import Report, place
+from ahbm.runs.report import Report, notes_of, place
 from ahbm.source.synth import Synth, SynthAlgorithm
 from ahbm.table.cases import Case, Refused, Sweep
 from ahbm.table.running import live, ran
@@ -131,9 +130,7 @@ class Ladder:
     @property
     def notes(self) -> list[str]:
         """The notes that ccl.yaml has its own number of ranks, where it has; and the errors of a calibrated machine."""
-        reports = [report for rung in self.rungs for report in rung.reports.values()]
-        own = dict.fromkeys(note for report in reports for note in (*report.overruled, *report.idle))
-        return [*own, *bands.over(report.error for report in reports)]
+        return notes_of([report for rung in self.rungs for report in rung.reports.values()])
 
     @property
     def ranks(self) -> int:
@@ -179,15 +176,13 @@ class Ladder:
         express.
         """
         path = Path(path)
-        try:
+        with writing(path):
             if path.suffix in (".yaml", ".yml"):
                 store({path: self.ccl().encode()})
                 return [path]
             path.mkdir(parents=True, exist_ok=True)
             files = [path / "ccl.yaml"]
             store({files[0]: self.ccl().encode()})
-        except OSError as error:
-            raise FormatError("AHBM-F102", f"{path} cannot be written: {error}") from error
         plans = [rule for rule in self._won() if self.emulator.algorithm(rule.algorithm).is_plan]
         for index, rule in enumerate(merged(plans, lambda rule: is_for_every_size(self.emulator, rule.algorithm))):
             largest = max(rung.nbytes for rung in self.rungs if rung.nbytes in rule.nbytes)

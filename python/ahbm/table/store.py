@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from ahbm._core import Machine
 from ahbm.base.load import load_text
-from ahbm.base.store import store
+from ahbm.base.optional import needed
+from ahbm.base.store import store, writing
 from ahbm.errors import ConfigError, UnsupportedError
 from ahbm.runs.report import Report
 from ahbm.table.build import build
@@ -53,19 +54,18 @@ COMPACTED = 200_000
 """Rows of a part that `compact` writes."""
 
 
-def pyarrow(needed: str = "") -> Any:
+def pyarrow(by: str = "") -> Any:
     """pyarrow and its Parquet, or None where it is not installed.
 
-    Raises UnsupportedError (AHBM-U145) instead where it is `needed` for something.
+    Raises UnsupportedError (AHBM-U145) instead where it is needed `by` something.
     """
     try:
-        import_module("pyarrow.parquet")
+        needed("pyarrow.parquet", f"pyarrow is not installed: {by} needs it", "pip install ahbm[sweep]")
         return import_module("pyarrow")
-    except ImportError as error:
-        if not needed:
-            return None
-        hint = "pip install ahbm[sweep]"
-        raise UnsupportedError("AHBM-U145", f"pyarrow is not installed: {needed} needs it", hint=hint) from error
+    except UnsupportedError:
+        if by:
+            raise
+        return None
 
 
 class Store:
@@ -83,11 +83,9 @@ class Store:
         text = json.dumps(space, sort_keys=True)
         digest = hashlib.sha256(f"{FORMAT} {text}".encode()).hexdigest()[:16]
         about = {"format": FORMAT, "ahbm": build(), "digest": digest, "space": space}
-        try:
+        with writing(self.folder, "AHBM-C141"):
             self._parts.mkdir(parents=True, exist_ok=True)
             store({self.folder / "space.json": (json.dumps(about, indent=2) + "\n").encode()})
-        except OSError as error:
-            raise ConfigError("AHBM-C141", f"{self.folder} cannot be written: {error}") from error
         return digest
 
     def proofs(self) -> dict[str, tuple[int | None, str | None]]:
@@ -141,10 +139,8 @@ class Store:
 
     def _put(self, name: str, content: bytes) -> Path:
         path = self._parts / name
-        try:
+        with writing(path, "AHBM-C141"):
             store({path: content})
-        except OSError as error:
-            raise ConfigError("AHBM-C141", f"{path} cannot be written: {error}") from error
         return path
 
     def parts(self) -> list[Path]:
