@@ -15,6 +15,7 @@ from ahbm.base import packaged
 from ahbm.config.topology import load_machine
 from ahbm.errors import AhbmError, UnsupportedError
 from ahbm.sweeps.case import plan
+from ahbm.sweeps.sample import Range
 from ahbm.sweeps.space import KEYS, Space, space_schema
 from ahbm.table.processes import Places
 
@@ -362,3 +363,16 @@ def test_algorithms_are_names_or_functions_each_once() -> None:
     assert "own" in Space(algorithms=own("own")).to_json()["algorithms"]
     machine = Space(topologies=load_machine("npu_ring_8")).to_json()["topologies"]
     assert machine.startswith("machine ") and len(machine) == 24
+
+
+def test_both_ends_of_a_range_are_drawn_and_integers_are_equally_likely() -> None:
+    shares = [number / 600 for number in range(600)]
+    one = Range.of("key", [1, 3])
+    found = [one.at(share) for share in shares]
+    assert [found.count(number) for number in (1, 2, 3)] == [200] * 3
+    assert Range.of("key", [5, 5]).at(0.999) == 5 and Range.of("key", [0, 1.0]).at(0.25) == 0.25
+    grown = Range.of("sizes", ["1K", "4K"])
+    assert (grown.least, grown.most, grown.log) == (1024, 4096, True) and grown.at(0.0) == 1024
+    assert abs(grown.at(0.5) - 2048) <= 1 and grown.at(0.99999) == 4096
+    slow = Range.of("key", {"from": 1.0, "to": 100, "log": True})
+    assert (slow.at(0.0), slow.at(0.5)) == (1.0, 10.0)

@@ -57,6 +57,11 @@ def simulated(monkeypatch: pytest.MonkeyPatch) -> Simulated:
     return found
 
 
+def cases_of(found: list[str]) -> list[str]:
+    """The cases among what ran."""
+    return [one for one in found if one != "a program"]
+
+
 def invoke(*words: str) -> tuple[int, str, str]:
     done = CliRunner().invoke(app, list(words))
     return done.exit_code, done.stdout, f"{done.exception!r}"
@@ -74,12 +79,19 @@ def invoke(*words: str) -> tuple[int, str, str]:
         ["ladder", "all_reduce", *HERE, "-a", "ring_all_gather", "--json"],
         ["compare", "all_reduce", *HERE],
         ["compare", "all_reduce", "-t", "npu_ring_8", "-t", "npu_switch_8", "--store", "rows", "--json"],
-        ["report", "all_reduce", *HERE, "--no-explain", "--ranks", "2,4", "-o", "page.html"],
-        ["report", "all_reduce", *HERE, "-t", "npu_switch_8", "-o", "page.html", "--json"],
+        pytest.param(
+            ["report", "all_reduce", *HERE, "--no-explain", "--ranks", "2,4", "-o", "page.html"],
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            ["report", "all_reduce", *HERE, "-t", "npu_switch_8", "-o", "page.html", "--json"], marks=pytest.mark.slow
+        ),
     ],
     ids=" ".join,
 )
 def test_a_second_call_simulates_nothing_and_prints_the_same(command: list[str], simulated: Simulated) -> None:
+    if command[0] == "report":
+        pytest.importorskip("altair")
     asked = [word for word in command if word not in ("--store", "rows")]
     plain = invoke(*asked)
     page = Path("page.html").read_bytes() if command[0] == "report" else b""
@@ -91,13 +103,15 @@ def test_a_second_call_simulates_nothing_and_prints_the_same(command: list[str],
     assert not page or Path("page.html").read_bytes() == page
 
 
+@pytest.mark.slow
 def test_the_page_of_a_ladder_and_reasons_run_what_they_explain(simulated: Simulated) -> None:
+    pytest.importorskip("altair")
     asked = ["report", "all_reduce", "-t", "ring_1d", "--sizes", "256,1K", "-a", "ring_allreduce", "--store", "rows"]
     for command in (asked, [*asked, "--ladder"]):
         pages = []
         for explained in (2, 1):
             assert invoke(*command, "-o", "page.html")[0] == 0
-            ran = [one for one in simulated.since() if one != "a program"]
+            ran = cases_of(simulated.since())
             assert ran[-1] == "ring_allreduce 1024" and len(ran) <= explained
             pages.append(Path("page.html").read_bytes())
         assert pages[0] == pages[1]
@@ -107,7 +121,7 @@ def test_one_size_more_runs_one_size(simulated: Simulated) -> None:
     for sizes, new in (("1K,4K", 2), ("1K,4K,16K", 1), ("4K", 0)):
         sweep = Sweep("all_reduce", 1, 1, algorithms=RING, topology="npu_ring_8", listed=sizes_of(sizes))
         assert len(list(attempt([sweep], store="rows"))) == len(sizes_of(sizes))
-        assert len([one for one in simulated.since() if one != "a program"]) == new, sizes
+        assert len(cases_of(simulated.since())) == new, sizes
 
 
 def sizes_of(text: str) -> tuple[int, ...]:
@@ -121,9 +135,7 @@ def test_what_is_interrupted_goes_on(simulated: Simulated) -> None:
     cells.close()  # type: ignore[attr-defined]
     simulated.since()
     assert len(list(attempt([sweep], store="rows"))) == 7
-    assert [one for one in simulated.since() if one != "a program"] == [
-        f"ring_allreduce {1024 << at}" for at in range(3, 7)
-    ]
+    assert cases_of(simulated.since()) == [f"ring_allreduce {1024 << at}" for at in range(3, 7)]
 
 
 def test_a_changed_machine_kernel_knob_or_build_makes_new_rows(
@@ -134,7 +146,7 @@ def test_a_changed_machine_kernel_knob_or_build_makes_new_rows(
     def new(**how: Any) -> int:
         terms: dict[str, Any] = {"algorithms": (name,), "topology": "npu_ring_8", "listed": (1024,), **how}
         list(attempt([Sweep("all_reduce", 1, 1, **terms)], store="rows"))
-        return len([one for one in simulated.since() if one != "a program"])
+        return len(cases_of(simulated.since()))
 
     assert new() == 1 and new() == 0
     latency = {"system.sips.link.latency_ns": 7}
@@ -207,7 +219,7 @@ def test_the_store_is_that_of_sweeps(kind: str, simulated: Simulated, monkeypatc
     for count in (2, 0):
         simulated.since()
         assert [cell.to_json() for cell in attempt([sweep], store="swept")] == [cell.to_json() for cell in cells]
-        assert len([one for one in simulated.since() if one != "a program"]) == count
+        assert len(cases_of(simulated.since())) == count
     Store("rows").compact()
     assert [cell.to_json() for cell in attempt([sweep], store="rows")] == [cell.to_json() for cell in cells]
 
@@ -218,7 +230,7 @@ def test_processes_and_ladders_fill_the_same_store(simulated: Simulated) -> None
     list(attempt([sweep], jobs=2, store="rows"))
     simulated.since()
     assert climb(sweep, store="rows").to_json() == climb(sweep).to_json()
-    assert len([one for one in simulated.since() if one != "a program"]) == 4
+    assert len(cases_of(simulated.since())) == 4
 
 
 def test_a_row_that_is_none_is_refused() -> None:

@@ -93,14 +93,14 @@ def _cases(
                 at += len(sizes) * len(seeds)
 
     for collective in space.measured:
-        machines = space.machines()
-        while some := list(islice(machines, mixed)):
+        points = space.points()
+        while some := list(islice(points, mixed)):
             for alike in zip_longest(*[list(runs(collective, on)) for on in some]):
                 for cases in zip_longest(*(cases for cases in alike if cases is not None)):
                     yield from (case for case in cases if case is not None)
     for job in map(str, several_of(space.jobs)):
         content = _content(job)
-        for on in space.machines():
+        for on in space.points():
             found, emulator = sweep(on, job=job)
             for algorithm in found.algorithms or (None,):
                 yield from Keys(found, algorithm, emulator, content).cases([(0, None)], [0], at)

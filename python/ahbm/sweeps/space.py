@@ -163,7 +163,7 @@ class Space:
             laid["overrides"] = {**(self.overrides or {}), **(overrides_of(laid["overrides"]) or {})}
         return replace(self, cases=(), **laid)
 
-    def machines(self) -> Iterator[Sweep]:
+    def points(self) -> Iterator[Sweep]:
         """A sweep on each machine, of what is the same for all cases there, in order: topologies, then overrides, then
         the points of the ranges."""
         given = overrides_of(self.overrides) or {}
