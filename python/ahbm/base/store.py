@@ -4,8 +4,20 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+
+from ahbm.errors import AhbmError, Finding
+
+
+@contextmanager
+def writing(path: str | Path, code: str = "AHBM-F102") -> Iterator[None]:
+    """Raises the error of a code, a FormatError or ConfigError, where what is written at a path cannot be."""
+    try:
+        yield
+    except OSError as error:
+        raise AhbmError.of([Finding(code, f"{path} cannot be written: {error}")]) from error
 
 
 def store(files: Mapping[Path, bytes]) -> None:

@@ -14,14 +14,13 @@ import ahbm
 from ahbm.base import codes
 from ahbm.base.arguments import checked, instance, path, refused, text, whole
 from ahbm.base.arguments import overrides as overrides_of
-from ahbm.base.collectives import COLLECTIVES, Collective
+from ahbm.base.collectives import COLLECTIVES, Collective, require_collective
 from ahbm.base.elements import Element, element
 from ahbm.base.load import is_prefix
 from ahbm.base.placement import DPPolicy
 from ahbm.base.request import Request
 from ahbm.base.sizes import Resized, Unit, parse_size
 from ahbm.base.words import IDLE
-from ahbm.base.yaml_source import did_you_mean
 from ahbm.check.case import Case, explain_wrong, narrowed
 from ahbm.check.checks import demand, examine, parse
 from ahbm.check.reference import Reference, inputs, takes_turns
@@ -216,8 +215,7 @@ def prepare(
     named = text("collective", collective)
     if named not in COLLECTIVES:
         refuse_kernel(named)
-        hint = f"ahbm.open({named!r}) opens a file" if is_there(named) else did_you_mean(named, COLLECTIVES)
-        raise ConfigError("AHBM-C105", f"unknown collective {named!r}", hint=hint)
+        require_collective(named, f"ahbm.open({named!r}) opens a file" if is_there(named) else None)
     chosen = as_algorithm(algorithm)
     emulator = instance("emulator", arguments.get("emulator"), Emulator, "an ahbm.Emulator")
     ccl, overrides = path("ccl", arguments.get("ccl")), overrides_of(arguments.get("overrides"))
