@@ -86,8 +86,8 @@ def _with_lines(
     case: Case, module: ModuleAlgorithm, finding: Finding, known: dict[tuple[int, ...], list[Site]]
 ) -> Finding:
     """The finding, with the lines that those it names depend on, by those lines."""
-    if finding.code == UNSTEADY:
-        return finding  # What differs between two calls is no operand.
+    if finding.code in (UNSTEADY, *codes.RACES):
+        return finding  # Both sides of a difference or a race are named, and no operand is wrong.
     if finding.code == codes.UNHELD:
         finding = replace(finding, sites=(*_barrier(case, finding), *finding.sites))
     named = tuple(dict.fromkeys(line for site in finding.sites for line in _lines(site, module.path)))
