@@ -13,6 +13,7 @@ import ahbm
 import ahbm.distributed as dist
 from ahbm.base.request import Request
 from ahbm.check.reference import Reference, inputs
+from ahbm.core.emulator import Emulator
 from ahbm.errors import AhbmError
 from ahbm.ranks.firsts import first_checks
 from ahbm.ranks.setup import Setup
@@ -22,6 +23,7 @@ OUTCOMES = ("error", "warning", "right", "silently wrong")
 MODES = ("integers", "wide")
 """The data of the two calls that each rank makes."""
 SEED = 7
+NO_NUMPY = ("bf16", "f8e4m3", "f8e5m2")
 
 
 def outcome(path: str, checks: str | None = None, **arguments: Any) -> str:
@@ -39,15 +41,13 @@ def outcome(path: str, checks: str | None = None, **arguments: Any) -> str:
 
 def _performed(path: str, checks: str | None, arguments: dict[str, Any]) -> bool:
     """Whether a result of the calls is wrong."""
-    from ahbm.core.emulator import Emulator
-
     overrides = arguments.pop("overrides", None)
     emulator = Emulator.load(None, None, overrides)
     collective = emulator.algorithm(path).collectives[0]
     request = prepare(collective, path, emulator=emulator, **arguments).request
     given = [inputs(request, mode, SEED) for mode in MODES]
-    if request.placement is not None:
-        results = _of_device(request, emulator, path, checks, given)
+    if request.placement is not None or request.dtype in NO_NUMPY or collective not in CALLS:
+        results = _performed_by_emulator(request, emulator, path, checks, given)
     else:
         call = CALLS[collective]
 
@@ -65,13 +65,15 @@ def _wrong(request: Request, given: Sequence[Any], results: Sequence[Any]) -> bo
     return any(len(reference.wrong(party, results[party])) for party in range(request.parties))
 
 
-def _of_device(request: Request, emulator: Any, path: str, checks: str | None, given: Sequence[Any]) -> list[Any]:
-    """The calls as a session makes them, of tensors that lie in tiles."""
+def _performed_by_emulator(
+    request: Request, emulator: Emulator, path: str, checks: str | None, given: Sequence[Any]
+) -> list[Any]:
+    """The calls as a session makes them."""
     verify, tiles, found = first_checks(emulator, Setup(check=checks)), request.tiles, []
     for arrays in given:
-        buffers = [np.stack(arrays[rank * tiles : (rank + 1) * tiles]) for rank in range(request.world_size)]
-        emulator.perform(request, buffers, path, verify=verify)
-        found.append([tile for buffer in buffers for tile in buffer])
+        rows = [np.stack(arrays[rank * tiles : (rank + 1) * tiles]) for rank in range(request.world_size)]
+        emulator.perform(request, [row.reshape(request.shape) for row in rows], path, verify=verify)
+        found.append([tile for row in rows for tile in row])
     return found
 
 

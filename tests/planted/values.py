@@ -27,7 +27,7 @@ def kernel(t_ptr, n, world, dtype, op, me, kind, tw, th, *, tl):
         {each}
         step *= 2
     if op == "avg":
-        acc = acc * (1 / world) if dtype[0] == "f" else acc // world
+        acc = acc * (1 / world)
     {last}
     tl.store(t_ptr, acc)
 '''
@@ -57,14 +57,16 @@ KERNELS = (
     Valued("one rank less", True, first="acc = acc * (0 if me == 2 else 1)"),
     Valued("minus one rank", True, first="acc = acc * (-1 if me == 2 else 1)"),
     Valued("differences", True, each="acc = acc - other"),
-    Valued("absolute values", True, last="acc = tl.abs(acc)"),
+    Valued("absolute values", True, last="acc = tl.maximum(acc, 0 - acc)"),
     Valued("one more", True, last="acc = acc + 1"),
     Valued("exponentials", True, first="acc = tl.exp(acc)", last="acc = tl.log(acc)", dtypes=("f32",)),
     Valued("a narrow step", True, each='acc = tl.cast(tl.cast(acc + other, "bf16"), dtype)', dtypes=("f32",)),
-    Valued("averages at each step", True, each="acc = (acc + other) // 2", dtypes=("i32",)),
-    Valued("truncated averages", True, first="acc = acc // world", dtypes=("i32",), op="avg"),
+    Valued("halves at each step", True, each="acc = (acc + other) * 0.5"),
+    Valued("averages of averages", True, first="acc = acc * (1 / world)", op="avg"),
+    Valued("bounds beyond what is tried", True, last="acc = tl.minimum(acc, 3.3e38)", dtypes=("f32",)),
     Valued("sums for maxima", True, each="acc = acc + other", op="max"),
     Valued("maxima from 0", True, each="acc = tl.maximum(tl.maximum(acc, other), 0)", op="max"),
+    Valued("bounds that no number exceeds", False, last='acc = tl.minimum(acc, float("inf"))', dtypes=("f32",)),
     Valued("plain sums", False),
     Valued("plain averages", False, op="avg", dtypes=("f32",)),
     Valued("plain maxima", False, op="max"),
