@@ -1,4 +1,4 @@
-"""What a user sees of a kernel behind `ahbm.distributed`: an error, a warning, right results, or wrong ones in silence."""
+"""What a user of a kernel behind `ahbm.distributed` sees: an error, a warning, right or silently wrong results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All-reduce kernels whose values are wrong in ways that no bookkeeping of contributions sees, and right ones like them."""
+"""All-reduce kernels whose values are wrong in ways that no list of contributions shows, and right ones like them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-MODULE = '''
+MODULE = """
 COLLECTIVE = "all_reduce"
 
 
@@ -30,7 +30,7 @@ def kernel(t_ptr, n, world, dtype, op, me, kind, tw, th, *, tl):
         acc = acc * (1 / world)
     {last}
     tl.store(t_ptr, acc)
-'''
+"""
 EACH = "acc = tl.combine(acc, other, kind)"
 
 

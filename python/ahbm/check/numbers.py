@@ -46,7 +46,7 @@ def compared(case: Case, seed: int = 0) -> DataError | None:
     request = case.request
     block = _block(request)
     if not block:
-        for number, mode in enumerate(_modes(request)):
+        for mode, number in _modes(request):
             if (found := _wrong(case, inputs(request, mode, seed + number))) is not None:
                 return found
         return None
@@ -57,12 +57,13 @@ def compared(case: Case, seed: int = 0) -> DataError | None:
     return _wrong(case, [np.resize(one, request.size) for one in blocks])
 
 
-def _modes(request: Request) -> Iterator[str]:
-    """The numbers of each run over short arrays; all parties take turns, as far as `ROUNDS` allows."""
-    yield "integers"
+def _modes(request: Request) -> Iterator[tuple[str, int]]:
+    """The numbers of each run over short arrays, and how far their seed is from the first; all parties take turns, as
+    far as `ROUNDS` allows."""
+    yield "integers", 0
     if takes_turns(request):
         piece = max(request.size // request.parties, 1)
-        yield from ["wide"] * min(-(-request.parties // piece), ROUNDS)
+        yield from (("wide", number) for number in range(min(-(-request.parties // piece), ROUNDS)))
 
 
 def _check_memory(request: Request) -> None:
@@ -146,7 +147,8 @@ def _right(case: Case, blocks: list[NDArray[Any]]) -> bool:
 
 
 def _bits(array: NDArray[Any]) -> NDArray[Any]:
-    return array.view(f"u{array.dtype.itemsize}")
+    """The bits of an array, as few and wide numbers as that gives."""
+    return array.view(np.uint64 if array.nbytes % 8 == 0 else f"u{array.dtype.itemsize}")
 
 
 def _pieces(request: Request, party: int) -> list[tuple[int, int, int, int]]:
