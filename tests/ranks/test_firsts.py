@@ -221,7 +221,14 @@ def test_a_result_that_is_wrong_in_one_place_is_seen(monkeypatch: pytest.MonkeyP
     path = tmp_path / "one.py"
     for at in (0, 1020, 1021, 5000, 9999):
         text = values.MODULE.replace("{first}", "pass").replace("{each}", values.EACH)
-        last = f"if me == 1:\n        tl.store(t_ptr, acc)\n        at = t_ptr + {at} * tl.itemsize(dtype)\n        one = tl.load(at, shape=(1,), dtype=dtype)\n        tl.store(at, tl.maximum(one, 0) + tl.minimum(one, 0) * 2)\n        return"
+        lines = (
+            "tl.store(t_ptr, acc)",
+            f"at = t_ptr + {at} * tl.itemsize(dtype)",
+            "one = tl.load(at, shape=(1,), dtype=dtype)",
+            "acc = tl.maximum(one, 0) + tl.minimum(one, 0) * (2 if me == 1 else 1)",
+            "t_ptr = at",
+        )
+        last = "\n    ".join(lines)
         path.write_text(text.replace("{last}", last), encoding="utf-8")
         case = Case(Emulator.load(None, None, MACHINE), Request("all_reduce", range(RANKS), 10_000, "i32"), str(path))
         found = [numbers.compared(case, seed) for seed in range(4)]
