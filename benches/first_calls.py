@@ -1,9 +1,9 @@
 """What the checks of a first call cost behind `ahbm.distributed` and torch, as a ratio to the call without them.
 
-`followed` is a kernel whose contributions the check follows; `compared` the same kernel with a function at its end that
-the check does not understand, so that its results are compared with numbers. Seconds are processor time of all ranks, threads of
-one process, in the quickest of several first calls, each of a world that knows nothing; `later` is the ratio of calls
-after the first. A process that has checked nothing yet loads the checks first, once.
+`followed` is a kernel whose contributions the check follows. `compared` is the same kernel with a function at its end
+that the check does not understand, so that its results are compared with numbers. Seconds are processor time of all
+ranks, threads of one process, in the quickest of several first calls, each of a world that knows nothing; `later` is
+the ratio of calls after the first. A process that has checked nothing yet loads the checks first, once.
 """
 
 from __future__ import annotations

@@ -170,11 +170,11 @@ def test_numbers_that_do_not_fit_are_a_warning_with_the_reason(tmp_path: Path, m
         spawned(reduced, path, None, [1.0], 1)
 
 
-SIZES = (3, 64, 130, 1021, 2042, 2043, 4096, 40_000)
+SIZES = (3, 130, 1021, 2043, 40_000)
 """Elements: too few to repeat, one block, and many, with a rest and without."""
 
 
-@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "i8", "u32"])
+@pytest.mark.parametrize("dtype", ["bf16", "f32", "i8"])
 def test_repeated_numbers_say_what_whole_arrays_say(
     dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

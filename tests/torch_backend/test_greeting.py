@@ -6,10 +6,12 @@ import os
 import secrets
 import signal
 import socket
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +20,7 @@ pytest.importorskip("torch", reason="torch is not installed: pip install .[torch
 from ahbm.errors import DistributedError
 from ahbm.front.marshal import Member
 from ahbm.ranks.setup import Setup
+from ahbm.torch import door as doors
 from ahbm.torch import frames, host
 from ahbm.torch.door import knock
 from ahbm.torch.host import Host
@@ -237,6 +240,24 @@ def test_nobody_joins_another_users_world() -> None:
         assert said == "open"
         with pytest.raises(DistributedError, match=rf"AHBM-X127 .* user {NOBODY} answers in rank 0's place"):
             Remote(1, name, bytes(32), SOON_S)
+
+
+@pytest.mark.parametrize("system", ["without abstract names", "without Unix sockets"])
+def test_the_doors_of_other_systems(system: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if system == "without abstract names":
+        monkeypatch.setattr(doors, "LINUX", False)
+    else:
+        monkeypatch.setattr(doors, "UNIX", False)
+    door = Host(SMALL, 2, TIMEOUT_S)
+    if isinstance(door.address, str):
+        folder = Path(door.address).parent
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    rank = Remote(1, door.address, door.secret, TIMEOUT_S)
+    door.meet()
+    assert rank._near is isinstance(door.address, str), "memory is read only where the system names the process"
+    rank.leave()
+    door.leave()
+    assert not isinstance(door.address, str) or not folder.exists()
 
 
 def test_who_was_refused_stands_in_the_error_of_who_did_not_come() -> None:

@@ -31,7 +31,7 @@ KEPT = 8
 """Kinds of blocks that are kept for the next first call."""
 BLOCKS_TO_READ = 32
 """Blocks that stand side by side in memory, to be read as one piece."""
-WINDOWS, WINDOW_BYTES = 8, 1 << 22
+WINDOWS, WINDOW_BYTES = 8, 1 << 20
 """Most pieces in which long results are made, one after the other in the same memory, and the least bytes of each."""
 WINDOW_OPS = 1 << 14
 """Operations beyond which they are made as one: each piece follows the whole program once more."""
@@ -176,10 +176,12 @@ def _windows(case: Case, blocks: list[NDArray[Any]]) -> Iterator[_Window]:
         for party, one in enumerate(blocks):
             at = (party % tiles) * side
             hosts[party // tiles][at : at + side] = np.resize(one, side)
-        operands = _moved(request, compiled.operands, side, 0, request.size, 0)
-        for start in range(0, request.size, length):
+        whole = _placed(request, compiled.operands, side, 0)
+        operands = [np.ascontiguousarray(rows[:, :4]) for rows in whole]
+        cut = _placed(request, compiled.results, length, tiles * side)
+        for number, start in enumerate(range(0, request.size, length)):
             stop = min(start + length, request.size)
-            results = _moved(request, compiled.results, length, start, stop, tiles * side)
+            results = [np.ascontiguousarray(rows[rows[:, 4] == number, :4]) for rows in cut]
             recipe = Recipe.of(program, timeline, operands, results)
             if recipe is None or not recipe.run(hosts):
                 break
@@ -191,29 +193,26 @@ def _windows(case: Case, blocks: list[NDArray[Any]]) -> Iterator[_Window]:
     yield _Window(0, request.size, case.execute([np.resize(one, request.size) for one in blocks])[1])
 
 
-def _moved(
-    request: Request, ranks: Sequence[NDArray[np.int64]], length: int, start: int, stop: int, first: int
-) -> list[NDArray[np.int64]]:
-    """Pieces of every rank's array, cut to the elements [start, stop) of each party, that stand in another array: every
-    `length` elements in the same place, the parties' places one after the other from element `first` on."""
+def _placed(request: Request, ranks: Sequence[NDArray[np.int64]], length: int, first: int) -> list[NDArray[np.int64]]:
+    """Pieces of every rank's array as pieces of another, in which every `length` elements of a party stand in the same
+    place, and the parties' places one after the other from element `first` on; each with how many such lengths of its
+    party come before it."""
     item = request.element.storage.itemsize
-    size, length, start, stop = request.size * item, length * item, start * item, stop * item
+    size, length = request.size * item, length * item
     rows = np.concatenate(ranks)
     begins, ends = rows[:, 1], rows[:, 1] + rows[:, 3]
-    # Every edge of a place cuts the pieces that it lies in; none is in the middle of what is cut already.
-    places = np.append(np.arange(start, stop, length), stop)
-    edges = (np.arange(request.tiles)[:, None] * size + places).ravel()
-    low = np.maximum(np.searchsorted(edges, begins, "right") - 1, 0)
-    counts = np.maximum(np.searchsorted(edges, ends, "left") - low, 0)
+    # A piece is cut where a length of a party begins.
+    edges = (np.arange(request.tiles)[:, None] * size + np.arange(0, size, length)).ravel()
+    low = np.searchsorted(edges, begins, "right") - 1
+    counts = np.searchsorted(edges, ends, "left") - low
     last = np.cumsum(counts)
     which = np.repeat(np.arange(len(rows)), counts)
     edge = np.repeat(low - last + counts, counts) + np.arange(len(which))
     begin = np.maximum(begins[which], edges[edge])
-    end = np.minimum(ends[which], np.append(edges, np.iinfo(np.int64).max)[edge + 1])
+    end = np.minimum(ends[which], np.append(edges, size * request.tiles)[edge + 1])
     party, within = np.divmod(begin, size)
-    to = first * item + party * length + (within - start) % length
-    found = np.stack([rows[which, 0], to, rows[which, 2] + begin - begins[which], end - begin], axis=1)
-    kept = (begin < end) & (within >= start) & (within < stop)
-    of = np.repeat(np.arange(len(ranks)), [len(one) for one in ranks])[which]
-    cuts = np.searchsorted(of[kept], np.arange(1, len(ranks)))
-    return np.split(found[kept], cuts)
+    before, at = np.divmod(within, length)
+    at += first * item + party * length
+    found = np.stack([rows[which, 0], at, rows[which, 2] + begin - begins[which], end - begin, before], axis=1)
+    sizes = [len(one) for one in ranks]
+    return np.split(found, np.append(0, last)[np.cumsum(sizes)[:-1]])

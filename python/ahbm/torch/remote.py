@@ -161,7 +161,7 @@ class Remote:
 
     def _unanswered(self, ticket: Ticket, call: Call, timeout_s: float) -> DistributedError:
         self._unanswering = True
-        label = f"{call.collective} ({call.group.name}), call {ticket.call} of rank {self.rank}"
+        label = f"{call.collective} ({call.group.name}), call {ticket.call + 1} of rank {self.rank}"
         site = Site("rank 0's process, which holds the emulator, does not answer", call_origin())
         return timed_out(label, timeout_s, "rank 0", site)
 
