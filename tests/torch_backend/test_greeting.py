@@ -20,10 +20,9 @@ pytest.importorskip("torch", reason="torch is not installed: pip install .[torch
 from ahbm.errors import DistributedError
 from ahbm.front.marshal import Member
 from ahbm.ranks.setup import Setup
-from ahbm.torch import door as doors
-from ahbm.torch import frames, host
-from ahbm.torch.door import knock
+from ahbm.torch import frames, host, listener
 from ahbm.torch.host import Host
+from ahbm.torch.listener import connect
 from ahbm.torch.remote import Remote
 
 SMALL = Setup(overrides={"system.sips.count": 2, "sip.cube_mesh.w": 2, "sip.cube_mesh.h": 1})
@@ -40,7 +39,7 @@ def door() -> Iterator[Host]:
 
 
 def call(door: Host) -> socket.socket:
-    return knock(door.address, SOON_S)[0]
+    return connect(door.address, SOON_S)[0]
 
 
 def answer(link: socket.socket) -> bytes:
@@ -243,11 +242,11 @@ def test_nobody_joins_another_users_world() -> None:
 
 
 @pytest.mark.parametrize("system", ["without abstract names", "without Unix sockets"])
-def test_the_doors_of_other_systems(system: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sockets_of_other_systems(system: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if system == "without abstract names":
-        monkeypatch.setattr(doors, "LINUX", False)
+        monkeypatch.setattr(listener, "LINUX", False)
     else:
-        monkeypatch.setattr(doors, "UNIX", False)
+        monkeypatch.setattr(listener, "UNIX", False)
     door = Host(SMALL, 2, TIMEOUT_S)
     if isinstance(door.address, str):
         folder = Path(door.address).parent

@@ -81,7 +81,7 @@ def undecided(case: Case, compiled: Compiled, checks: frozenset[str], most_bytes
     except (BudgetError, UnsupportedError) as refused:
         return [_uncompared(finding, refused) for finding in open_ or doubts[:1]]
     if error is not None:
-        raise _told(error, doubts)
+        raise _with_doubts(error, doubts)
     return [replace(finding, message=f"{finding.message}; numbers come out right") for finding in open_]
 
 
@@ -91,7 +91,7 @@ def _uncompared(finding: Finding, why: AhbmError) -> Finding:
     return Finding(codes.RESULT_UNDECIDED, text, finding.sites, finding.hint)
 
 
-def _told(error: AhbmError, doubts: Sequence[Finding]) -> AhbmError:
+def _with_doubts(error: AhbmError, doubts: Sequence[Finding]) -> AhbmError:
     """The error, which also says whose numbers these are, and why they were tried."""
     first, *rest = error.findings
     label, origin = "these are test numbers: the call's own data have not moved", ""

@@ -31,8 +31,8 @@ from ahbm.ranks.ticket import Ticket
 from ahbm.ranks.world import GRACE_S, World
 from ahbm.torch import frames, report
 from ahbm.torch.choices import decoded, decoded_why
-from ahbm.torch.door import AGAIN_S, Door, Peer, refusal, user
 from ahbm.torch.frames import Connection, Gone, findings, found
+from ahbm.torch.listener import AGAIN_S, Listener, Peer, refusal, user
 from ahbm.torch.rooms import LARGE, Rooms
 
 RUNNER = "ahbm runner"
@@ -60,8 +60,8 @@ class Host:
         self.timeout_s = timeout_s
         self._rooms = Rooms()
         self.secret = secrets.token_bytes(32)
-        self._door = Door(size + CALLERS)
-        self.address = self._door.address
+        self._listener = Listener(size + CALLERS)
+        self.address = self._listener.address
         self._stopped = False
         self._connections: dict[int, Connection] = {}
         self._peers: dict[int, Peer] = {}
@@ -164,7 +164,7 @@ class Host:
     def _accept(self) -> None:
         while True:
             try:
-                link, who = self._door.accept()
+                link, who = self._listener.accept()
             except OSError:
                 if self._stopped or self._all_here.is_set():
                     return
@@ -202,7 +202,7 @@ class Host:
 
     def _shut(self) -> None:
         """Nobody comes in any more; ends `_accept`."""
-        self._door.shut()
+        self._listener.close()
 
     def _greet(self, caller: Connection, who: Peer) -> None:
         rank, near, why = self._rank_of(caller, who)

@@ -19,8 +19,8 @@ from ahbm.ranks.stall import timed_out
 from ahbm.ranks.ticket import Notify, Ticket
 from ahbm.torch import frames
 from ahbm.torch.choices import encoded, encoded_why
-from ahbm.torch.door import Address, knock, refusal, user
 from ahbm.torch.frames import Connection, Gone, findings, found
+from ahbm.torch.listener import Address, connect, refusal, user
 
 NEAR_BYTES = 1 << 14
 """Shorter operands and results travel in frames."""
@@ -36,12 +36,12 @@ class Remote:
     """
 
     def __init__(self, rank: int, address: Address, secret: bytes, timeout_s: float) -> None:
-        """Takes the place of `rank` at the door of rank 0's process, which may then touch this one's memory.
+        """Takes the place of `rank` in the world of rank 0's process, which may then touch this one's memory.
 
         Raises OSError, and DistributedError (AHBM-X127) where that is another user's or gives the place to nobody.
         """
         self.rank = rank
-        link, host = knock(address, timeout_s)
+        link, host = connect(address, timeout_s)
         if not host.ours:
             link.close()
             raise refusal(f"{host} answers in rank 0's place, and rank {rank} is of user {user()}")

@@ -1,4 +1,4 @@
-"""Where the ranks of a host meet, and who knocks there: a Unix socket whose other side the system names.
+"""Where the ranks of a host meet, and who calls there: a Unix socket whose other side the system names.
 
 A Unix socket says which process of which user is at its other end. Both sides look: rank 0 lets nobody in but processes
 of its own user, and the others join nobody else's. So it does not matter who reads torch's store, in which the address
@@ -28,7 +28,7 @@ LINUX = sys.platform.startswith("linux")
 LONGEST = 100
 """Bytes of a path that a socket may have on every system."""
 AGAIN_S = 0.01
-"""Between two knocks at a door at which too many wait."""
+"""Between two tries to connect where too many wait."""
 
 _UCRED = struct.Struct("iII")
 _SOL_LOCAL, _LOCAL_PEERCRED, _LOCAL_PEERPID = 0, 1, 2
@@ -61,7 +61,7 @@ def user() -> int | None:
     return os.geteuid() if hasattr(os, "geteuid") else None
 
 
-class Door:
+class Listener:
     """The socket at which rank 0 waits for the others."""
 
     def __init__(self, backlog: int) -> None:
@@ -77,16 +77,16 @@ class Door:
         else:
             parent = tempfile.gettempdir()
             self._folder = tempfile.mkdtemp(prefix="ahbm-", dir=parent if len(parent) < LONGEST // 2 else "/tmp")
-            self.address = os.path.join(self._folder, "door")
+            self.address = os.path.join(self._folder, "socket")
         self._socket.bind(_native(self.address))
         self._socket.listen(backlog)
 
     def accept(self) -> tuple[socket.socket, Peer]:
-        """The next caller. Raises OSError when the door is shut."""
+        """The next caller. Raises OSError when the socket is closed."""
         link, _ = self._socket.accept()
         return link, peer(link)
 
-    def shut(self) -> None:
+    def close(self) -> None:
         """Nobody comes in any more; ends `accept`."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
@@ -95,14 +95,14 @@ class Door:
             shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def knock(address: Address, timeout_s: float) -> tuple[socket.socket, Peer]:
-    """A connection to the door at an address, and who answers. Raises OSError."""
+def connect(address: Address, timeout_s: float) -> tuple[socket.socket, Peer]:
+    """A connection to the listener at an address, and who answers. Raises OSError."""
     if isinstance(address, int):
         link = socket.create_connection((LOOPBACK, address), timeout_s)
     else:
         link = socket.socket(socket.AF_UNIX)
         try:
-            _connect(link, _native(address), time.monotonic() + timeout_s)
+            _try(link, _native(address), time.monotonic() + timeout_s)
         except OSError:
             link.close()
             raise
@@ -110,7 +110,7 @@ def knock(address: Address, timeout_s: float) -> tuple[socket.socket, Peer]:
     return link, peer(link)
 
 
-def _connect(link: socket.socket, address: Any, until: float) -> None:
+def _try(link: socket.socket, address: Any, until: float) -> None:
     while True:
         link.settimeout(max(until - time.monotonic(), AGAIN_S))
         try:
