@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from ahbm.core.emulator import Emulator
 from ahbm.errors import AhbmError, DataError, ProgramWarning
 from ahbm.ranks.firsts import first_checks
 from ahbm.ranks.setup import Setup
+from ahbm.runs.blame import tracing
 from ahbm.runs.judged import judged
 from ahbm.runs.measure import prepare
 from planted import behind, values
@@ -178,7 +180,7 @@ SIZES = (3, 130, 1021, 2043, 40_000)
 def test_repeated_numbers_say_what_whole_arrays_say(
     dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(numbers, "WINDOW_BYTES", 1 << 14)
+    monkeypatch.setattr(numbers, "BYTES_OF_OP", 1)
     emulator = Emulator.load(None, None, MACHINE)
     for one, path, _ in values.cases(tmp_path):
         if dtype not in one.dtypes and one.dtypes != ("f32", "i32"):
@@ -194,12 +196,12 @@ def test_repeated_numbers_say_what_whole_arrays_say(
             reference = Reference(request, given, exact=True)
             results = case.execute(given)[1]
             wrong = any(len(reference.wrong(party, results[party])) for party in range(RANKS))
-            expected = wrong or narrowed(case, 0) is not None
-            assert (numbers.compared(case) is not None) is expected, (one.name, size)
+            expected = wrong or narrowed(case, 0, partial(tracing, case)) is not None
+            assert (numbers.compared(case, partial(tracing, case)) is not None) is expected, (one.name, size)
 
 
 def test_right_results_are_silent_in_every_collective(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(numbers, "WINDOW_BYTES", 1 << 12)
+    monkeypatch.setattr(numbers, "BYTES_OF_OP", 1)
     emulator = Emulator.load("npu_switch_8", None, {"system.sips.count": 3})
     verify = first_checks(emulator, Setup())
     assert verify is not None
@@ -213,7 +215,8 @@ def test_right_results_are_silent_in_every_collective(monkeypatch: pytest.Monkey
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
                 verify(compiled)
-            assert numbers.compared(Case(emulator, request, name)) is None, name
+            case = Case(emulator, request, name)
+            assert numbers.compared(case, partial(tracing, case)) is None, name
 
 
 def test_a_result_that_is_wrong_in_one_place_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -231,7 +234,7 @@ def test_a_result_that_is_wrong_in_one_place_is_seen(monkeypatch: pytest.MonkeyP
         last = "\n    ".join(lines)
         path.write_text(text.replace("{last}", last), encoding="utf-8")
         case = Case(Emulator.load(None, None, MACHINE), Request("all_reduce", range(RANKS), 10_000, "i32"), str(path))
-        found = [numbers.compared(case, seed) for seed in range(4)]
+        found = [numbers.compared(case, partial(tracing, case), seed) for seed in range(4)]
         assert any(found), at
         error = next(error for error in found if error is not None)
         assert f"element {at}" in str(error) or f"[{at}," in str(error)

@@ -8,8 +8,9 @@ that is lost.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from math import isqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from ahbm._core import Recipe
 from ahbm.base.host import memory_bytes
 from ahbm.base.request import Request
-from ahbm.check.case import ROUNDS, Case, explain_wrong
+from ahbm.check.case import ROUNDS, Case, Traced, explain_wrong
 from ahbm.check.reference import Reference, inputs, takes_turns
 from ahbm.core.compiled import EARLY_OPS
 from ahbm.errors import BudgetError, DataError
@@ -31,30 +32,30 @@ KEPT = 8
 """Kinds of blocks that are kept for the next first call."""
 BLOCKS_TO_READ = 32
 """Blocks that stand side by side in memory, to be read as one piece."""
-WINDOWS, WINDOW_BYTES = 8, 1 << 20
-"""Most pieces in which long results are made, one after the other in the same memory, and the least bytes of each."""
-WINDOW_OPS = 1 << 14
-"""Operations beyond which they are made as one: each piece follows the whole program once more."""
+WINDOWS = 8
+"""Most pieces in which long results are made, one after the other in the same memory."""
+BYTES_OF_OP = 1 << 12
+"""New memory that takes as long as to follow an operation once more, which each piece does; squared with the number of
+pieces, it is what they save."""
 
 
-def compared(case: Case, seed: int = 0) -> DataError | None:
+def compared(case: Case, tracing: Callable[[str, int], Traced], seed: int = 0) -> DataError | None:
     """The error (AHBM-V301) where the program gives a wrong result for integers, or for numbers of the whole width of
     their type.
 
-    Raises BudgetError (AHBM-B301) for data that this computer cannot hold, and what the run raises.
+    tracing: as of `ahbm.check.case.narrowed`. Raises BudgetError (AHBM-B301) for data that this computer cannot hold,
+    and what the run raises.
     """
     request = case.request
     block = _block(request)
-    if not block:
-        for mode, number in _modes(request):
-            if (found := _wrong(case, inputs(request, mode, seed + number))) is not None:
-                return found
+    blocks = _blocks(_of_block(request, block), seed) if block else []
+    if block and _right(case, blocks):
         return None
-    blocks = _blocks(_of_block(request, block), seed)
-    if _right(case, blocks):
-        return None
-    _check_memory(request)
-    return _wrong(case, [np.resize(one, request.size) for one in blocks])
+    for mode, number in _modes(request):
+        found = _wrong(case, inputs(request, mode, seed + number), tracing(mode, seed + number))
+        if found is not None:
+            return found
+    return _wrong(case, [np.resize(one, request.size) for one in blocks], None) if block else None
 
 
 def _modes(request: Request) -> Iterator[tuple[str, int]]:
@@ -76,12 +77,12 @@ def _check_memory(request: Request) -> None:
         )
 
 
-def _wrong(case: Case, given: list[NDArray[Any]]) -> DataError | None:
+def _wrong(case: Case, given: list[NDArray[Any]], traced: Traced | None) -> DataError | None:
     """The error where the results of these arrays are wrong."""
     _, results = case.execute(given)
     reference = Reference(case.request, given, exact=True)
     if any(len(reference.wrong(party, results[party])) for party in range(case.request.parties)):
-        return explain_wrong(case, given, results, reference)
+        return explain_wrong(case, given, results, reference, traced)
     return None
 
 
@@ -165,8 +166,8 @@ def _windows(case: Case, blocks: list[NDArray[Any]]) -> Iterator[_Window]:
     """Runs the program on repeated blocks; its results, window by window."""
     request, block, compiled = case.request, len(blocks[0]), case.compiled()
     timeline = compiled.timeline(record=True)
-    long = request.parties * request.size * request.element.storage.itemsize // WINDOW_BYTES
-    many = 1 if compiled.ops > WINDOW_OPS else min(max(long, 1), WINDOWS)
+    nbytes = request.parties * request.size * request.element.storage.itemsize
+    many = min(max(isqrt(nbytes // (BYTES_OF_OP * max(compiled.ops, 1))), 1), WINDOWS)
     length = -(-request.size // many // block) * block
     side = block * min(BLOCKS_TO_READ, -(-length // block))
     program, tiles = compiled.program, request.tiles

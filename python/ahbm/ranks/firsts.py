@@ -6,11 +6,21 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ahbm.base import codes
 from ahbm.base.verdicts import CHECK_ENV
-from ahbm.errors import AhbmError, BudgetError, Finding, ProgramWarning, Site, UnsupportedError
+from ahbm.errors import (
+    AhbmError,
+    BudgetError,
+    DataError,
+    DeadlockError,
+    Finding,
+    ProgramWarning,
+    Site,
+    UnsupportedError,
+)
 from ahbm.ranks.setup import Setup
 
 if TYPE_CHECKING:
@@ -41,7 +51,7 @@ def first_checks(emulator: Emulator, setup: Setup, most_bytes: int | None = None
 
         if compiled.program is None:
             return
-        for finding in undecided(Case(emulator, compiled.request, compiled.by), compiled, checks, most_bytes):
+        for finding in undecided(Case(emulator, compiled.request, compiled.by), checks, most_bytes):
             where = compiled.algorithm, finding.code, _line(finding)
             if where not in warned:
                 warned.add(where)
@@ -50,16 +60,27 @@ def first_checks(emulator: Emulator, setup: Setup, most_bytes: int | None = None
     return verify
 
 
-def undecided(case: Case, compiled: Compiled, checks: frozenset[str], most_bytes: int | None = None) -> list[Finding]:
+def undecided(case: Case, checks: frozenset[str], most_bytes: int | None = None) -> list[Finding]:
     """Checks the first call of a shape as `ahbm.run` does; what stays undecided.
 
     `USUAL` alone is quick: contributions are followed in one order, and results are compared with numbers only where
     that leaves a doubt. Other checks are made as `ahbm.run` makes them. most_bytes: of the data of all ranks, up to
-    which numbers are compared. Raises what is wrong.
+    which numbers are compared. Raises what is wrong, with the kernel's own lines.
     """
+    try:
+        return _undecided(case, checks, most_bytes)
+    except (DataError, DeadlockError) as error:
+        from ahbm.runs.blame import blamed
+
+        raise blamed(case, error, lambda other: _undecided(other, checks, most_bytes)) from error.__cause__
+
+
+def _undecided(case: Case, checks: frozenset[str], most_bytes: int | None) -> list[Finding]:
     from ahbm.check.checks import CALLS, ORDERS, demand, examine
     from ahbm.check.numbers import compared
+    from ahbm.runs.blame import tracing
 
+    compiled = case.compiled()
     quick = checks == {USUAL}
     calls, orders = (1, 1) if quick else (CALLS, ORDERS)
     # Where agents race, the order that was followed may be another than that of the run.
@@ -77,7 +98,7 @@ def undecided(case: Case, compiled: Compiled, checks: frozenset[str], most_bytes
             raise BudgetError(
                 "AHBM-B301", f"they would take {nbytes} bytes, of at most {most_bytes} where no data move"
             )
-        error = compared(case)
+        error = compared(case, partial(tracing, case))
     except (BudgetError, UnsupportedError) as refused:
         return [_uncompared(finding, refused) for finding in open_ or doubts[:1]]
     if error is not None:
@@ -97,7 +118,7 @@ def _with_doubts(error: AhbmError, doubts: Sequence[Finding]) -> AhbmError:
     label, origin = "these are test numbers: the call's own data have not moved", ""
     for finding in doubts[:1]:
         label, origin = f"{label}; they were tried since: {finding.message}", _line(finding)
-    return AhbmError.of([replace(first, sites=(*first.sites, Site(label, origin))), *rest])
+    return error.with_findings([replace(first, sites=(*first.sites, Site(label, origin))), *rest])
 
 
 def _line(finding: Finding) -> str:
