@@ -30,8 +30,8 @@ TURNS = 2
 """Numbers of full width that each party has in a block and in a chunk, at least, where one run is to tell all."""
 KEPT = 8
 """Kinds of blocks that are kept for the next first call."""
-BLOCKS_TO_READ = 32
-"""Blocks that stand side by side in memory, to be read as one piece."""
+PIECES = 64
+"""Pieces as which each party's operand is read, about: each is some blocks, side by side in memory."""
 WINDOWS = 8
 """Most pieces in which long results are made, one after the other in the same memory."""
 BYTES_OF_OP = 1 << 12
@@ -169,7 +169,7 @@ def _windows(case: Case, blocks: list[NDArray[Any]]) -> Iterator[_Window]:
     nbytes = request.parties * request.size * request.element.storage.itemsize
     many = min(max(isqrt(nbytes // (BYTES_OF_OP * max(compiled.ops, 1))), 1), WINDOWS)
     length = -(-request.size // many // block) * block
-    side = block * min(BLOCKS_TO_READ, -(-length // block))
+    side = -(-request.size // PIECES // block) * block
     program, tiles = compiled.program, request.tiles
     ranks = range(request.world_size)
     if program is not None and timeline is not None and compiled.ops <= EARLY_OPS:
