@@ -4,6 +4,8 @@
     python benches/planted.py --cases 2000 --seed 1   random bugs at random places, with an independent judge
     python benches/planted.py --behind dist --cases 300   what a user of the kernels among all of these sees, and of
                                                     kernels whose values are wrong
+    python benches/planted.py --conditional 300     bugs that show at some sizes, ranks or networks only
+    python benches/planted.py --lines 20            changed lines of kernels: how near to them findings point
 
 Prints every bug that was missed and every right program that was reported. With --keep FOLDER, their files are written
 there.
@@ -21,7 +23,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from planted import behind, corpus, values
+from planted import behind, conditional, corpus, lines, values
 from planted.generator import cases as generated
 
 
@@ -30,10 +32,16 @@ def main() -> None:
     parser.add_argument("--cases", type=int, help="random cases instead of the corpus")
     parser.add_argument("--seed", type=int, default=1, help="chooses the random cases")
     parser.add_argument("--keep", type=Path, help="folder for the programs that were judged differently")
+    parser.add_argument("--conditional", type=int, metavar="N", help="random conditions, instead of the corpus")
+    parser.add_argument("--lines", type=int, metavar="N", help="most changes of each kernel, instead of the corpus")
     parser.add_argument("--behind", choices=["dist"], help="make two calls behind `ahbm.distributed`, unchecked before")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        if options.behind:
+        if options.conditional is not None:
+            of_conditions(options.conditional, options.seed, Path(folder))
+        elif options.lines is not None:
+            print(lines.table(list(lines.blames(options.lines, options.seed, Path(folder)))))
+        elif options.behind:
             behind_dist(options.cases or 0, options.seed, Path(folder))
         elif options.cases is None:
             of_the_corpus(Path(folder))
@@ -47,6 +55,23 @@ def of_the_corpus(folder: Path) -> None:
     for case, found in results:
         if found != (case.bug is not None):
             print(f"{'missed' if case.bug else 'false alarm'}: {case.source} {case.name}: {case.bug}")
+
+
+def of_conditions(count: int, seed: int, folder: Path) -> None:
+    found, elsewhere, seconds = [], 0, 0.0
+    for bug in conditional.bugs(count, seed):
+        first, place = bug.first(folder).verdict, bug.at_its_place(folder).verdict
+        if first != "correct" or place in ("correct", "undecided"):
+            elsewhere += 1
+            continue
+        began = time.process_time()
+        verdict = bug.checked(folder).verdict
+        seconds += time.process_time() - began
+        found.append((bug, verdict))
+        if verdict in ("correct", "undecided"):
+            print(f"missed: {bug.name}, {bug.condition}, {bug.ranks} ranks, {bug.count} elements")
+    print(conditional.table(found))
+    print(f"{elsewhere} of {count} are wrong everywhere or nowhere; {seconds:.0f} s of processor time for {len(found)}")
 
 
 def behind_dist(count: int, seed: int, folder: Path) -> None:

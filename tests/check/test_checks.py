@@ -89,7 +89,7 @@ def test_ranks_that_reduce_in_different_orders_diverge(tmp_path: Path) -> None:
     algorithm = module(tmp_path, ROTATE)
     report = checked(algorithm, bytes_per_pe=512)
     assert report.wrong == 0 and [finding.code for finding in report.findings] == ["AHBM-V412"]
-    with pytest.raises(DataError, match="AHBM-V412 ranks end with different bits .*: 2 of 3 differ from rank 0"):
+    with pytest.raises(DataError, match=r"AHBM-V412 ranks end with different bits .*: 2 of 3 differ from rank 0"):
         checked(algorithm, "all,divergence", bytes_per_pe=512)
     assert checked(algorithm, "race,uninit,leftover,deadlock,result", bytes_per_pe=512).wrong == 0
     assert checked("ring_allreduce", "divergence", bytes_per_pe=512).checks == ("divergence", "identical")
