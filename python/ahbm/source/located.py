@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
 from os.path import isfile
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from ahbm.base import packaged
 from ahbm.base.load import parse_python
@@ -70,6 +70,13 @@ def _missing(settings: Settings, module: str, why: str) -> ConfigError:
         hint = f"put the folder with the package {package} on PYTHONPATH, or name the file: a path, which ends in .py"
     sites = (Site(f"algorithms.{settings.algorithm}", settings.written),) if settings.written else ()
     return ConfigError("AHBM-C110", message, sites=sites, hint=hint)
+
+
+def place(filename: str) -> str:
+    """A code object's file as origins name it: its last part, or `<cell>` for a cell of a notebook."""
+    if "ipykernel_" in filename or filename.startswith("<ipython-input-"):
+        return "<cell>"
+    return PurePath(filename).name or filename
 
 
 def refuse_kernel(target: str) -> None:

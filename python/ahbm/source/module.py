@@ -11,9 +11,10 @@ import inspect
 import sys
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +35,11 @@ from ahbm.config.topology import NETWORKS
 from ahbm.errors import AhbmError, ConfigError, KernelError, KernelValueError, Site, UnsupportedError
 from ahbm.source.algorithm import Lowered
 from ahbm.source.located import file_of, importing_from, in_words, locate
+from ahbm.source.reach import Reach
 from ahbm.source.switches import JOINED, apart, nodes_of
+
+if TYPE_CHECKING:
+    from ahbm.source.outside import Watch
 
 BASE = 1 << 32
 """Virtual address of the tensor on every SIP."""
@@ -243,16 +248,25 @@ class ModuleAlgorithm:
     def lower(self, machine: Machine, request: Request, layout: Layout, settings: Settings) -> Lowered:
         """Calls the kernel for every class of places, or at every place, recording, and some calls twice.
 
-        Raises ConfigError (AHBM-C116), KernelError (AHBM-K216: it did something else the second time; KernelValueError
-        where it raised a ValueError), LintError, BudgetError.
+        Raises ConfigError (AHBM-C116), KernelError (AHBM-K216: it did something else the second time; K217 to K219: it
+        reads, changes or asks for what is not its own; KernelValueError where it raised a ValueError), LintError,
+        BudgetError.
         """
+        reach = Reach(self.kernel, self.kernel_args)
         try:
-            return self._lower(machine, request, layout, settings)
+            if reach.quiet and not reach.kept:
+                return self._lower(machine, request, layout, settings, None)
+            from ahbm.source.outside import Watch  # few kernels need it
+
+            with Watch(reach) as watch:
+                return self._lower(machine, request, layout, settings, watch)
         except KernelError as error:
             raised = KernelValueError.of_cause(error)
             raise raised from raised.__cause__
 
-    def _lower(self, machine: Machine, request: Request, layout: Layout, settings: Settings) -> Lowered:
+    def _lower(
+        self, machine: Machine, request: Request, layout: Layout, settings: Settings, watch: Watch | None
+    ) -> Lowered:
         queues, net = settings.queues, layout.network
         builder = ProgramBuilder(
             machine,
@@ -286,22 +300,27 @@ class ModuleAlgorithm:
             shares = _in_lane(request.shares, len(layout.lanes), number)
             key = lane.n_elem, shares
             if key not in bodies:
-                before, again = (
-                    (BASE, *self.arguments(request, lane.n_elem, lane.cube_w, lane.cube_h, *facts, shares))
-                    for _ in range(2)
-                )
+                sizes = lane.n_elem, lane.cube_w, lane.cube_h, *facts, shares
                 views = [(BASE + cube * nbytes, nbytes) for cube in range(cubes)]
-                bodies[key] = builder.capture_all(
-                    self.kernel,
-                    before,
-                    again,
-                    sip_args,
-                    len(layout.places),
-                    cubes,
-                    views,
-                    request.dtype,
-                    by_class=BY_CLASS,
-                )
+
+                def captured(expected: list[int] | None = None, sizes: Any = sizes, views: Any = views) -> list[int]:
+                    before, again = ((BASE, *self.arguments(request, *sizes)) for _ in range(2))
+                    return builder.capture_all(
+                        self.kernel,
+                        before,
+                        again,
+                        sip_args,
+                        len(layout.places),
+                        len(views),
+                        views,
+                        request.dtype,
+                        by_class=BY_CLASS and not (watch and watch.blind),
+                        expected=expected,
+                    )
+
+                found = bodies[key] = captured()
+                if watch is not None:
+                    watch.repeat(partial(captured, found))
             first = builder.agents(group, bodies[key], layout.places, lane.cubes, nbytes)
             if request.shares is None:
                 rows = np.repeat(layout.pieces(lane, itemsize)[None], len(layout.places), axis=0)
