@@ -22,7 +22,7 @@ from ahbm.base.sizes import Resized, Unit, parse_size
 from ahbm.base.words import IDLE
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.check.case import Case, explain_wrong, narrowed
-from ahbm.check.checks import UNDECIDED, demand, examine, parse
+from ahbm.check.checks import demand, examine, parse
 from ahbm.check.reference import Reference, inputs, takes_turns
 from ahbm.choice.configured import likely
 from ahbm.config.ccl import CclConfig, split_overrides
@@ -113,11 +113,11 @@ def measure(
 
 
 def verify(
-    case: Case, *, data: bool | None, seed: int, mode: str, check: bool | str | Iterable[str]
+    case: Case, *, data: bool | None, seed: int, mode: str, check: bool | str | Iterable[str], narrow: bool = True
 ) -> tuple[Compiled, int | None, frozenset[str], tuple[Finding, ...]]:
     """What ran, how many elements are wrong (None without data), the checks, and what they could not decide.
 
-    `measure` without the report. Arguments and errors are those of `measure`.
+    `measure` without the report. narrow: the check `result` compares wide numbers, too. The other arguments and errors are those of `measure`.
     """
     if data is None:
         return _decided(case, seed=seed, mode=mode, check=check)
@@ -135,15 +135,15 @@ def verify(
             raise explain_wrong(case, given, results, reference)
         # Where nobody takes turns, the integers are as wide.
         compared = mode == "wide" or (mode == "integers" and not takes_turns(request))
-        if "result" in checks and not compared and (error := narrowed(case, seed)) is not None:
+        if narrow and "result" in checks and not compared and (error := narrowed(case, seed)) is not None:
             raise error
     else:
         compiled = case.compiled()
-    findings = demand(examine(case, compiled, checks, seed=seed))
+    findings = demand(examine(case, compiled, checks, seed=seed), checks)
     if wrong:
         # The check names the line that wrote last; what it does not see, such as rounding, a diff of the data shows.
         seen = examine(case, compiled, frozenset({"result"}), seed=seed)
-        reasons = tuple(finding for finding in seen if finding.code not in UNDECIDED)
+        reasons = tuple(finding for finding in seen if finding.code not in codes.UNDECIDED)
         findings = (*(reasons or explain_wrong(case, given, results, reference).findings), *findings)
     # A program that stops only when time passes is found by running it.
     compiled.timeline(record=False)
