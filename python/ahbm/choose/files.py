@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from ahbm.base.rules import Rule, Rules
-from ahbm.base.store import store
+from ahbm.base.store import make_folders, store
 from ahbm.choose.card import Card
 from ahbm.choose.evaluation import Evaluation, evaluate, judge
 from ahbm.choose.formats import ccl, mscclpp, nccl, nccl_sweep, ncclx, ucc
@@ -39,7 +39,7 @@ def save(tuned: Tuned, folder: str | Path, jobs: int | None = None) -> Card:
     """
     folder = Path(folder)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folders(folder)
     except OSError as error:
         raise FormatError("AHBM-F102", f"{folder} cannot be written: {error}") from error
     rules, missing = _tables(tuned)

@@ -1,7 +1,7 @@
 """Copies of functions that ask before they go through a set, compare identities, hash, or look at a type.
 
-The interpreter shows nothing of these, so they are found in the text: it is compiled again with calls of a `Watch` around
-them, line for line, and the code takes the place of the function's own.
+The interpreter shows nothing of these, so they are found in the text: it is compiled again with calls of a `Watch`
+around them, line for line, and the code takes the place of the function's own.
 """
 
 from __future__ import annotations
@@ -10,14 +10,44 @@ import ast
 import linecache
 import warnings
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from opcode import opmap
 from types import CodeType, FunctionType
 
 NAME = "__ahbm_watch__"
 """The global by which instrumented code finds its `Watch`."""
 CONSUMERS = frozenset(
-    "list tuple iter enumerate zip map filter dict sum min max next deque chain product permutations combinations cycle "
-    "islice accumulate reduce Counter OrderedDict array asarray join extend fromkeys from_iterable".split()
+    {
+        "list",
+        "tuple",
+        "iter",
+        "enumerate",
+        "zip",
+        "map",
+        "filter",
+        "dict",
+        "sum",
+        "min",
+        "max",
+        "next",
+        "deque",
+        "chain",
+        "product",
+        "permutations",
+        "combinations",
+        "cycle",
+        "islice",
+        "accumulate",
+        "reduce",
+        "Counter",
+        "OrderedDict",
+        "array",
+        "asarray",
+        "join",
+        "extend",
+        "fromkeys",
+        "from_iterable",
+    }
 )
 """Functions and methods that take elements in their order."""
 
@@ -34,7 +64,8 @@ def instrumented(functions: Iterable[FunctionType]) -> tuple[list[tuple[Function
     for function in functions:
         code = function.__code__
         if code.co_filename not in known:
-            known[code.co_filename] = _compiled(code.co_filename)
+            linecache.checkcache(code.co_filename)
+            known[code.co_filename] = _compiled(code.co_filename, "".join(linecache.getlines(code.co_filename)))
         new = known[code.co_filename].get(code)
         if new is not None and new.co_freevars == code.co_freevars:
             found.append((function, new))
@@ -43,10 +74,9 @@ def instrumented(functions: Iterable[FunctionType]) -> tuple[list[tuple[Function
     return found, blind
 
 
-def _compiled(path: str) -> dict[CodeType, CodeType]:
+@lru_cache(8)
+def _compiled(path: str, text: str) -> dict[CodeType, CodeType]:
     """The codes of a file, and their instrumented ones."""
-    linecache.checkcache(path)
-    text = "".join(linecache.getlines(path))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

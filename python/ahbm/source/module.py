@@ -318,9 +318,9 @@ class ModuleAlgorithm:
                         expected=expected,
                     )
 
-                found = bodies[key] = captured()
+                bodies[key] = captured()
                 if watch is not None:
-                    watch.repeat(partial(captured, found))
+                    watch.repeat(partial(captured, bodies[key]))
             first = builder.agents(group, bodies[key], layout.places, lane.cubes, nbytes)
             if request.shares is None:
                 rows = np.repeat(layout.pieces(lane, itemsize)[None], len(layout.places), axis=0)

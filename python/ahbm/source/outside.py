@@ -30,7 +30,7 @@ READ, CHANGED, IDENTITY = "AHBM-K217", "AHBM-K218", "AHBM-K219"
 HINTS = {
     READ: "a kernel and its kernel_args see nothing but their arguments; what a module reads when it is loaded is a "
     "constant, and random.Random(0) within a kernel draws the same numbers in every call",
-    CHANGED: "a kernel changes nothing but the tensor: print and logging are for people, and files belong to the caller",
+    CHANGED: "a kernel changes nothing but the tensor: print and logging are for people, files belong to the caller",
     IDENTITY: "compare numbers with == and !=; two equal integers may be one object or two",
 }
 EXEMPT = frozenset({"importlib", "linecache", "logging", "reprlib", "traceback", "warnings", "_frozen_importlib"})
@@ -50,17 +50,61 @@ PROCESS, THREAD, NUMBER, MEMORY = (
 )
 ARGUMENTS = "the command line or the interpreter's paths"
 STARTED = frozenset(
-    "abort execv execve fork fork_exec forkpty kill killpg posix_spawn posix_spawnp start_joinable_thread start_new_thread "
-    "system".split()
+    {
+        "_exit",
+        "abort",
+        "execv",
+        "execve",
+        "fork",
+        "fork_exec",
+        "forkpty",
+        "kill",
+        "killpg",
+        "posix_spawn",
+        "posix_spawnp",
+        "start_joinable_thread",
+        "start_new_thread",
+        "system",
+    }
 )
 """Functions that start or end a process or a thread."""
 MADE = frozenset(
-    "chdir chmod chown chroot copy_file_range fchdir fchmod fchown ftruncate lchown link mkdir mkfifo mknod putenv pwrite "
-    "pwritev remove removexattr rename replace rmdir sendfile setxattr symlink truncate unlink unsetenv utime write "
-    "writev".split()
+    {
+        "chdir",
+        "chmod",
+        "chown",
+        "chroot",
+        "copy_file_range",
+        "fchdir",
+        "fchmod",
+        "fchown",
+        "ftruncate",
+        "lchown",
+        "link",
+        "mkdir",
+        "mkfifo",
+        "mknod",
+        "putenv",
+        "pwrite",
+        "pwritev",
+        "remove",
+        "removexattr",
+        "rename",
+        "replace",
+        "rmdir",
+        "sendfile",
+        "setxattr",
+        "symlink",
+        "truncate",
+        "unlink",
+        "unsetenv",
+        "utime",
+        "write",
+        "writev",
+    }
 )
 """Functions of `os` that change something else."""
-FILES = frozenset("access getxattr listdir listxattr lstat readlink scandir stat statvfs".split())
+FILES = frozenset({"access", "getxattr", "listdir", "listxattr", "lstat", "readlink", "scandir", "stat", "statvfs"})
 """Functions of `os` that look at files."""
 CALLS: dict[str, dict[str, str] | str] = {
     "time": CLOCK,
@@ -85,23 +129,43 @@ CALLS: dict[str, dict[str, str] | str] = {
 }
 """What functions of modules in C read: all of a module, or some."""
 HARMLESS = frozenset(
-    "sleep mktime strptime asctime fspath _path_normpath _path_splitroot _path_splitroot_ex strerror close lseek isatty "
-    "fstat open get_terminal_size enable disable collect isenabled".split()
+    {
+        "sleep",
+        "mktime",
+        "strptime",
+        "asctime",
+        "fspath",
+        "_path_normpath",
+        "_path_splitroot",
+        "_path_splitroot_ex",
+        "strerror",
+        "close",
+        "lseek",
+        "isatty",
+        "fstat",
+        "open",
+        "get_terminal_size",
+        "enable",
+        "disable",
+        "collect",
+        "isenabled",
+    }
 )
 """Functions of those modules that depend on their arguments alone, or that audit events show."""
-EVENTS = frozenset("open os socket subprocess pty shutil tempfile sqlite3 glob pathlib".split())
+EVENTS = frozenset({"open", "os", "socket", "subprocess", "pty", "shutil", "tempfile", "sqlite3", "glob", "pathlib"})
 """The first words of the audit events that are looked at."""
 OF_USERS = frozenset({ADDRESS, HASH, NUMBER})
 """What Python's own modules may ask for: they keep dictionaries by it."""
 TURNS = 16
-"""With so many elements first, at most, a set is tried."""
+"""Captures, at most, for one reason: a set begins with so many of its elements."""
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _local = threading.local()
 _lock = threading.RLock()
 
 
 class Watch:
-    """The calls of a kernel in this thread, within `with`. Raises KernelError: AHBM-K217 for what they read, K218 for what
-    they change, K219 where they ask whether integers are one object."""
+    """The calls of a kernel in this thread, within `with`. Raises KernelError: AHBM-K217 for what they read, K218 for
+    what they change, K219 where they ask whether integers are one object."""
 
     def __init__(self, reach: Reach) -> None:
         self.order = 0
@@ -116,7 +180,7 @@ class Watch:
         self._saved: list[tuple[FunctionType, CodeType, Any]] = []
         self._outer: Watch | None = None
         self._profile: Any = None
-        self._before: tuple[Any, Any] = (None, None)
+        self._before: tuple[list[str], dict[str, bytes]] = ([], {})
         self.blind = False
         """Whether code that looks at types or identities could not be instrumented, for want of its text."""
         if not reach.quiet:
@@ -157,27 +221,46 @@ class Watch:
             raise self.found from error
 
     def repeat(self, capture: Callable[[], object]) -> None:
-        """Captures again where the first capture left something changed, or went through a set of no known order: in
-        other orders of sets, from another state of NumPy's random numbers.
+        """Captures again where the first capture went through a set of no known order, in other orders; where it left
+        something changed, until nothing changes, as with a cache; from other states of the random numbers.
 
         `capture` raises where the kernel does something else.
         """
-        values, drawn = self._state()
-        changed = values != self._before[0]
-        seeded = drawn == self._before[1]
-        numpy = sys.modules.get("numpy.random")
-        states = random.getstate(), numpy.get_state() if numpy else None
-        turns = (-1, *range(1, min(self._longest, TURNS))) if self._longest else ()
-        for self.order in turns or ((0,) if changed or not seeded else ()):
-            if not seeded:
-                _reseed(self.order)
+        orders = (-1, *range(1, min(self._longest, TURNS))) if self._longest else ()
+        for order in orders:
+            self.order = order
             capture()
-            if not seeded and self._drawn() != drawn:
-                self._say(READ, RANDOM, self._drawing())
-        if not seeded:
+        before, (after, drawn) = self._before[0], self._state()
+        for _ in range(TURNS):
+            if before == after:
+                break
+            capture()
+            before, after = after, self._state()[0]
+        begun = self._before[1]
+        if begun.keys() != drawn.keys():  # NumPy's were loaded meanwhile
+            begun = drawn
+            capture()
+            drawn = self._drawn()
+        changed = {name: state for name, state in drawn.items() if begun[name] != state}
+        if changed:
+            self._draw_again(capture, changed)
+
+    def _draw_again(self, capture: Callable[[], object], drawn: dict[str, bytes]) -> None:
+        """Captures from other states: random numbers that the kernel has seeded itself end in the same ones."""
+        numpy: Any = sys.modules.get("numpy.random")
+        states = random.getstate(), numpy.get_state() if numpy else None
+        random.seed(TURNS)
+        if numpy:
+            numpy.seed(TURNS)
+        try:
+            capture()
+            now = self._drawn()
+        finally:
             random.setstate(states[0])
             if numpy:
                 numpy.set_state(states[1])
+        if any(now[name] != state for name, state in drawn.items()):
+            self._say(READ, RANDOM, self._drawing())
 
     # What instrumented code calls.
 
@@ -304,7 +387,7 @@ class Watch:
         if event == "open":
             _, mode, flags = args
             writes = any(letter in mode for letter in "wax+") if isinstance(mode, str) else False
-            makes = writes or isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+            makes = writes or (isinstance(flags, int) and flags & WRITING)
             self._refuse(CHANGED if makes else READ, FILE, frame)
         elif root == "os":
             if name in STARTED or name in ("exec", "spawn"):
@@ -362,7 +445,7 @@ class Watch:
         first = self._reach.functions[0].__code__
         return [(first, first.co_firstlineno)]
 
-    def _state(self) -> tuple[object, object]:
+    def _state(self) -> tuple[list[str], dict[str, bytes]]:
         """What outlives the calls, in words, and the state of NumPy's random numbers."""
         words: list[str] = []
         for value in (*self._reach.kept, *self._reach.functions):
@@ -378,13 +461,14 @@ class Watch:
             words.extend(repr(cell.cell_contents) for cell in cells if type(cell.cell_contents) in PLAIN)
         return words, self._drawn()
 
-    def _drawn(self) -> list[bytes]:
+    def _drawn(self) -> dict[str, bytes]:
         """The states of the random numbers that outlive the calls."""
-        states: list[object] = [random.getstate()]
+        states: dict[str, object] = {"random": random.getstate()}
         if numpy := sys.modules.get("numpy.random"):
-            states.append(numpy.get_state())
-            states.extend(one.bit_generator.state for one in self._reach.kept if isinstance(one, numpy.Generator))
-        return [pickle.dumps(state) for state in states]
+            states["numpy.random"] = numpy.get_state()
+            kept = (value for value in self._reach.kept if isinstance(value, numpy.Generator))
+            states.update((f"generator {number}", one.bit_generator.state) for number, one in enumerate(kept))
+        return {name: pickle.dumps(state) for name, state in states.items()}
 
 
 def _codes() -> Any:
@@ -399,12 +483,6 @@ def _codes() -> Any:
 
 def _origin(code: CodeType, line: int) -> str:
     return f"{place(code.co_filename)}:{line}"
-
-
-def _reseed(number: int) -> None:
-    random.seed(number)
-    if numpy := sys.modules.get("numpy.random"):
-        numpy.seed(TURNS + number)
 
 
 def _is_screen(file: Any) -> bool:

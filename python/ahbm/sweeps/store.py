@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ahbm.base.load import load_text
-from ahbm.base.store import store
+from ahbm.base.store import make_folders, store
 from ahbm.errors import ConfigError, UnsupportedError
 from ahbm.sweeps.build import build
 from ahbm.sweeps.space import Space
@@ -76,7 +76,7 @@ class Store:
         digest = hashlib.sha256(f"{FORMAT} {text}".encode()).hexdigest()[:16]
         about = {"format": FORMAT, "ahbm": build(), "digest": digest, "space": space.to_json()}
         try:
-            self._parts.mkdir(parents=True, exist_ok=True)
+            make_folders(self._parts)
             store({self.folder / "space.json": (json.dumps(about, indent=2) + "\n").encode()})
         except OSError as error:
             raise ConfigError("AHBM-C141", f"{self.folder} cannot be written: {error}") from error
