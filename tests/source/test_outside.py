@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import os
 import random
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import numpy as np
@@ -269,6 +271,24 @@ def test_nothing_is_left_behind() -> None:
         outcome(body)
     assert sys.getprofile() is before[0] and gc.isenabled() is before[3]
     assert random.getstate() == before[1]
+
+
+def test_streams_that_print_may_look_at_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stream:
+        def __init__(self) -> None:
+            self.text = ""
+
+        def write(self, text: str) -> None:
+            assert time.time() > 0 and os.getpid()
+            self.text += text
+
+        def flush(self) -> None:
+            pass
+
+    stream = Stream()
+    monkeypatch.setattr(sys, "stdout", stream)
+    assert isinstance(outcome("print('rank', rank)\n    log.info('x')", BEFORE), str)
+    assert "rank 0" in stream.text
 
 
 def test_a_profiler_goes_on() -> None:

@@ -10,7 +10,7 @@ import hashlib
 import inspect
 import sys
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -66,6 +66,8 @@ class ModuleAlgorithm:
     """Whether the module has a COLLECTIVE; without one it implements all_reduce."""
     kernel: Callable[..., None]
     kernel_args: Callable[..., tuple[object, ...]]
+    reach: Reach = field(repr=False, compare=False)
+    """What the kernel and its `kernel_args` could meet when they were loaded."""
     keywords: frozenset[str]
     """Keywords that `kernel_args` accepts besides cube_w and cube_h."""
     kinds: dict[str, int] | None
@@ -252,13 +254,12 @@ class ModuleAlgorithm:
         reads, changes or asks for what is not its own; KernelValueError where it raised a ValueError), LintError,
         BudgetError.
         """
-        reach = Reach(self.kernel, self.kernel_args)
         try:
-            if reach.quiet and not reach.kept:
+            if self.reach.quiet and not self.reach.kept:
                 return self._lower(machine, request, layout, settings, None)
             from ahbm.source.outside import Watch  # few kernels need it
 
-            with Watch(reach) as watch:
+            with Watch(self.reach) as watch:
                 return self._lower(machine, request, layout, settings, watch)
         except KernelError as error:
             raised = KernelValueError.of_cause(error)
@@ -489,8 +490,9 @@ def described(name: str, path: Path, digest: str, module: ModuleType) -> ModuleA
         keywords = frozenset(OFFERED) & {
             p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)
         }
+    calls = module.kernel, module.kernel_args
     return ModuleAlgorithm(
-        name, path, digest, collectives, has_collective, module.kernel, module.kernel_args, keywords, kinds, joined
+        name, path, digest, collectives, has_collective, *calls, Reach(*calls), keywords, kinds, joined
     )
 
 

@@ -410,7 +410,7 @@ class Watch:
             root = module.partition(".")[0]
             if root == "ahbm":
                 break
-            if root in EXEMPT:
+            if root in EXEMPT or _is_print(frame):
                 return
             if not is_library(module):
                 lines.append(frame)
@@ -423,11 +423,11 @@ class Watch:
         does = {READ: "reads", CHANGED: "changes", IDENTITY: "asks"}[code]
         if what in (PROCESS, THREAD):
             does = "starts or ends"
-        own, inner = lines[-1], lines[0]
-        sites = [Site(own[0].co_name, _origin(*own))]
-        if _origin(*own) != _origin(*inner):
-            sites.append(Site(f"in {inner[0].co_name}", _origin(*inner)))
-        error = KernelError(code, f"{own[0].co_name} {does} {what}", sites=tuple(sites), hint=HINTS[code])
+        name = lines[-1][0].co_name if lines else "the kernel"
+        sites = [Site(name, _origin(*line)) for line in lines[-1:]]
+        if lines and _origin(*lines[0]) != sites[0].origin:
+            sites.append(Site(f"in {lines[0][0].co_name}", _origin(*lines[0])))
+        error = KernelError(code, f"{name} {does} {what}", sites=tuple(sites), hint=HINTS[code])
         self.found = self.found or error
         raise error
 
@@ -442,8 +442,8 @@ class Watch:
                 known = isinstance(value, kinds) or isinstance(getattr(value, "__self__", None), kinds)
                 if (known or step.argval == "random") and step.positions and step.positions.lineno:
                     return [(function.__code__, step.positions.lineno)]
-        first = self._reach.functions[0].__code__
-        return [(first, first.co_firstlineno)]
+        first = [function.__code__ for function in self._reach.functions[:1]]
+        return [(code, code.co_firstlineno) for code in first]
 
     def _state(self) -> tuple[list[str], dict[str, bytes]]:
         """What outlives the calls, in words, and the state of NumPy's random numbers."""
@@ -489,6 +489,12 @@ def _is_screen(file: Any) -> bool:
     """Whether a file is read by people, or is in memory."""
     screens = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
     return isinstance(file, io.StringIO | io.BytesIO) or any(file is one for one in screens)
+
+
+def _is_print(frame: FrameType) -> bool:
+    """Whether a frame writes what is printed, as the streams of notebooks do."""
+    writer = frame.f_code.co_varnames[:1] == ("self",) and frame.f_locals.get("self")
+    return bool(writer) and any(writer is one for one in (sys.stdout, sys.stderr))
 
 
 def _module(frame: FrameType) -> str:

@@ -13,6 +13,7 @@ PURE = frozenset(
     {
         "__future__",
         "_bisect",
+        "_collections",
         "_collections_abc",
         "_functools",
         "_heapq",
@@ -22,11 +23,15 @@ PURE = frozenset(
         "bisect",
         "builtins",
         "cmath",
+        "collections",
         "collections.abc",
+        "dataclasses",
+        "enum",
         "functools",
         "heapq",
         "itertools",
         "math",
+        "numbers",
         "operator",
         "struct",
         "typing",
@@ -55,14 +60,23 @@ IMPURE = frozenset(
     }
 )
 """Functions whose results may depend on more, or on whether an integer is symbolic."""
-LOUD = frozenset(
-    code
-    for name, code in opmap.items()
-    if name
-    in ("BUILD_SET", "SET_ADD", "SET_UPDATE", "IS_OP", "IMPORT_NAME", "STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR")
+LOUD = bytes(
+    opmap[name]
+    for name in (
+        "BUILD_SET",
+        "SET_ADD",
+        "SET_UPDATE",
+        "IS_OP",
+        "IMPORT_NAME",
+        "STORE_GLOBAL",
+        "DELETE_GLOBAL",
+        "STORE_ATTR",
+    )
 )
 """Instructions that make a set, compare identities, import, or change what outlives a call."""
 PLAIN = frozenset({int, float, complex, bool, str, bytes, type(None), type(...), range, slice})
+SILENT = frozenset({"_collections", "collections", "dataclasses", "enum", "types", "typing"})
+"""Modules whose objects stand for declarations."""
 STORE_DEREF = opmap["STORE_DEREF"]
 
 
@@ -108,7 +122,8 @@ class Reach:
             self.quiet = False
 
     def _read(self, code: CodeType, names: dict[str, Any]) -> None:
-        if not LOUD.isdisjoint(code.co_code[::2]):
+        steps = code.co_code[::2]
+        if len(steps.translate(None, LOUD)) < len(steps):
             self.quiet = False
         for name in code.co_names:
             if name in names:
@@ -155,6 +170,8 @@ class Reach:
     def _look_into(self, value: Any) -> None:
         """Follows what a value holds that is neither plain nor a function."""
         kind = type(value)
+        if kind.__module__ in SILENT:
+            return None
         if kind.__module__ == "logging":
             self.quiet = False  # its state is for people
             return None
@@ -164,22 +181,23 @@ class Reach:
         if kind is dict:
             self._meet_all(value.keys())
             return self._meet_all(value.values())
-        if isinstance(value, set | frozenset) and in_order(value):
+        if isinstance(value, set | frozenset):
+            self.quiet &= in_order(value)
             return self._meet_all(value)
-        self.quiet = False
         if isinstance(value, partial):
-            self._meet_all((value.func, value.args, value.keywords))
-        elif isinstance(value, MethodType):
-            self._meet_all((value.__func__, value.__self__))
-        elif isinstance(value, type):
-            if not is_library(value.__module__):
-                self._meet_all([_inner(member) for member in vars(value).values()])
-                self._meet_all(value.__mro__[1:-1])
-        else:
+            return self._meet_all((value.func, value.args, value.keywords))
+        if isinstance(value, MethodType):
+            return self._meet_all((value.__func__, value.__self__))
+        own = value if isinstance(value, type) else kind
+        if is_library(own.__module__):
+            self.quiet = False
             self._meet(getattr(value, "__wrapped__", None))
-            if not is_library(kind.__module__):
-                self._meet(kind)
-                self._meet_all(list(getattr(value, "__dict__", {}).values()))
+        elif own is value:
+            self._meet_all([_inner(member) for member in vars(value).values()])
+            self._meet_all(value.__mro__[1:-1])
+        else:
+            self._meet(kind)
+            self._meet_all(list(getattr(value, "__dict__", {}).values()))
         return None
 
 
