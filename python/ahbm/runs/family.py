@@ -29,18 +29,18 @@ if TYPE_CHECKING:
     from ahbm.check.case import Case
     from ahbm.runs.keywords import Arguments
 
-RANKS = (2, 3, 4, 5, 6, 7, 8, 9, 16)
+RANKS = tuple(range(2, 18))
 """Numbers of ranks that are tried beside the machine's own, where its network can have them."""
 MOST_RANKS = 64
 """Up to here, conditions of the kernel choose further numbers of ranks."""
 PRIME = 13
 COUNTS = (2, 7, PRIME, 32)
 """Elements of a chunk that are tried beside 1, ranks - 1, ranks and ranks + 1."""
-WITH_ALL_COUNTS = (3, 4)
-"""Numbers of ranks at which all of them are tried, beside the machine's own; elsewhere some."""
+WITH_ALL_COUNTS = (2, 3, 4, 5)
+"""Numbers of ranks at which all of them are tried, beside the machine's own if it is one of `RANKS`; elsewhere some."""
 MOST_COUNT = 1 << 16
 """Up to here, conditions of the kernel choose further counts."""
-EXTRA = 8
+EXTRA = 6
 """Most numbers of ranks, and most counts at one of them, that conditions add."""
 AXES = ("system.sips.w", "system.sips.h", "system.sips.d")
 SIPS = (COUNT, *AXES, "system.sips.topology")
@@ -278,9 +278,12 @@ class Family:
     @property
     def _further_ranks(self) -> list[int]:
         """Both sides of every change of a condition."""
-        counts = sorted({1, 13, self.asked.request.count})
+        counts = sorted({1, PRIME, self.asked.request.count})
         ranks = range(2, MOST_RANKS + 1)
-        return [2 + row for row in turns(self._conditions.sides(ranks, counts).reshape(len(ranks), -1))][:EXTRA]
+        found = [2 + row for row in turns(self._conditions.sides(ranks, counts).reshape(len(ranks), -1))]
+        further = [number for number in found if number not in RANKS]
+        # The first ones, and the last: loops ask the same of every number.
+        return further if len(further) <= EXTRA else [*further[: EXTRA // 2], *further[-(EXTRA // 2) :]]
 
     # -- sizes and roots
 
@@ -295,19 +298,19 @@ class Family:
         # A cube has its share of a rank's array.
         cubes = 1 if self.arguments.get("placement") is not None else emulator.machine.cubes
         own = self.asked.request
-        counts = {1, ranks + 1, cubes * PRIME, own.count}
-        if ranks in (own.world_size, *WITH_ALL_COUNTS):
-            counts |= {*COUNTS, ranks - 1, ranks, cubes * (ranks + 1)}
+        counts = {ranks + 1, cubes * PRIME} if ranks < MOST_RANKS // 2 else {ranks + 1}
+        if ranks in WITH_ALL_COUNTS or (ranks == own.world_size and ranks in RANKS):
+            counts |= {1, own.count, *COUNTS, ranks - 1, ranks, cubes * (ranks + 1)}
             counts |= {cubes * count for count in self._further_counts(ranks)}
         return [count * chunks * item for count in sorted(counts)]
 
     def _further_counts(self, ranks: int) -> list[int]:
         """Elements of a chunk at one cube, on both sides of changes of conditions."""
         numbers = [number for number in self._conditions.numbers() if number]
-        near = {number * by + off for number in numbers for by in (1, ranks) for off in (-1, 0, 1)}
+        near = {(number + more) * by + off for number in numbers for more in (0, 1) for by in (1, ranks) for off in (-1, 0)}
         candidates = sorted({*range(1, 129), *(count for count in near if 0 < count <= MOST_COUNT)})
-        rows = turns(self._conditions.sides([ranks], candidates)[0])
-        return [candidates[row] for row in rows][-EXTRA:]
+        found = [candidates[row] for row in turns(self._conditions.sides([ranks], candidates)[0])]
+        return [count for count in found if count not in COUNTS][-EXTRA:]
 
     def _roots(self, ranks: int) -> list[int]:
         kind = COLLECTIVES[self.collective]

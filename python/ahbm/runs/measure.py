@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from os.path import isdir, isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
@@ -32,8 +33,9 @@ from ahbm.config.topology import overruled
 from ahbm.core.compiled import Compiled
 from ahbm.core.emulator import Emulator
 from ahbm.core.spec import Spec, machine_name
-from ahbm.errors import BudgetError, ConfigError, Finding, UnsupportedError
+from ahbm.errors import BudgetError, ConfigError, DataError, DeadlockError, Finding, KernelError, LintError, UnsupportedError
 from ahbm.runs import bands
+from ahbm.runs.blame import blamed, tracing
 from ahbm.runs.keywords import Arguments, refuse_unknown, spelled
 from ahbm.runs.report import Report, bandwidths
 from ahbm.selectors.asking import Solo
@@ -117,8 +119,22 @@ def verify(
 ) -> tuple[Compiled, int | None, frozenset[str], tuple[Finding, ...]]:
     """What ran, how many elements are wrong (None without data), the checks, and what they could not decide.
 
-    `measure` without the report. narrow: the check `result` compares wide numbers, too. The other arguments and errors are those of `measure`.
+    `measure` without the report. narrow: the check `result` compares wide numbers, too. The other arguments and errors
+    are those of `measure`. What is wrong names the kernel's own lines (`ahbm.runs.blame`).
     """
+
+    def again(case: Case) -> tuple[Compiled, int | None, frozenset[str], tuple[Finding, ...]]:
+        return _verified(case, data=data, seed=seed, mode=mode, check=check, narrow=narrow)
+
+    try:
+        return again(case)
+    except (DataError, DeadlockError, KernelError, LintError) as error:
+        raise blamed(case, error, again) from error.__cause__
+
+
+def _verified(
+    case: Case, *, data: bool | None, seed: int, mode: str, check: bool | str | Iterable[str], narrow: bool = True
+) -> tuple[Compiled, int | None, frozenset[str], tuple[Finding, ...]]:
     if data is None:
         return _decided(case, seed=seed, mode=mode, check=check)
     request, wrong = case.request, None
@@ -132,10 +148,10 @@ def verify(
         reference = Reference(request, given, exact=mode != "random")
         wrong = sum(len(reference.wrong(party, results[party])) for party in range(request.parties))
         if wrong and (check is True or "result" in checks):
-            raise explain_wrong(case, given, results, reference)
+            raise explain_wrong(case, given, results, reference, tracing(case, mode, seed))
         # Where nobody takes turns, the integers are as wide.
         compared = mode == "wide" or (mode == "integers" and not takes_turns(request))
-        if narrow and "result" in checks and not compared and (error := narrowed(case, seed)) is not None:
+        if narrow and "result" in checks and not compared and (error := narrowed(case, seed, partial(tracing, case))) is not None:
             raise error
     else:
         compiled = case.compiled()

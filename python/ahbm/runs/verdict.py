@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -241,11 +242,12 @@ def check_kernel(
         case = prepare(named, asked, emulator=emulator, **size, **arguments)
         notes = tuple(case.overruled)
         terms = _terms(case, checks, seed)
-        # Known before the check fails.
-        parties, ops = case.request.parties, case.compiled().ops
+        parties = case.request.parties
     except tuple(CLASSES) as error:
         verdict, findings = verdict_of(error), error.findings
     else:
+        with suppress(*CLASSES):
+            ops = case.compiled().ops
         verdict, findings = judged(case, checks=checks, seed=seed, data=data)
         if verdict in ("correct", "undecided"):
             counts = tuple(sizes) or ((case.request.nbytes,) if fixed else ())
