@@ -119,7 +119,7 @@ def test_what_is_read_is_told_every_time(what: str, body: str) -> None:
         error = outcome(body)
         assert isinstance(error, KernelError) and error.code == "AHBM-K217"
         assert error.message == f"kernel reads {what}"
-        assert [site.origin for site in error.sites] == [line(body)]
+        assert error.sites[0].origin == line(body)
 
 
 @pytest.mark.parametrize(("what", "body"), CHANGES)
@@ -128,7 +128,7 @@ def test_what_is_changed_is_told_and_not_done(what: str, body: str) -> None:
     error = outcome(body)
     assert isinstance(error, KernelError) and error.code == "AHBM-K218"
     assert error.message == f"kernel {what}"
-    assert [site.origin for site in error.sites] == [line(body)]
+    assert error.sites[0].origin == line(body)
     assert set(Path().iterdir()) == there
 
 
@@ -189,10 +189,10 @@ HELPERS = [
 def test_helpers_are_followed_and_named_behind_the_kernel(before: str) -> None:
     error = outcome("x = help()", before)
     assert isinstance(error, KernelError) and error.code == "AHBM-K217"
-    origins = [site.origin for site in error.sites]
+    lines = error.sites[0].origin.split(" -> ")
     # NumPy's generators say nothing of the frames that draw from them.
     own = line("RNG.random" if "default_rng" in before else "x = help()")
-    assert origins[0] == own and len(origins) <= 2
+    assert lines[0] == own and len(lines) <= 3
 
 
 def test_a_file_of_the_module_is_not_printed_to() -> None:
@@ -394,7 +394,7 @@ def test_a_symbolic_rank_is_an_integer(value: str, monkeypatch: pytest.MonkeyPat
 def test_integers_have_no_identity(body: str, ranks: int) -> None:
     error = outcome(body, ranks=ranks)
     assert isinstance(error, KernelError) and error.code == "AHBM-K219"
-    assert [site.origin for site in error.sites] == [line(body)]
+    assert error.sites[0].origin == line(body)
 
 
 def test_without_its_text_a_kernel_that_asks_for_types_is_called_with_plain_ranks() -> None:

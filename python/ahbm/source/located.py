@@ -125,3 +125,19 @@ def in_words(error: BaseException) -> str:
         return f"{type(error).__name__}: {error}"
     except Exception:
         return type(error).__name__
+
+
+def failing_line(error: BaseException, path: Path) -> str:
+    """The line of the file at which an exception was raised."""
+    line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None
+    frame = error.__traceback__
+    while frame is not None:
+        if frame.tb_frame.f_code.co_filename == str(path):
+            line = frame.tb_lineno
+        frame = frame.tb_next
+    return f"{relative(path)}:{line}" if line else relative(path)
+
+
+def relative(path: Path) -> str:
+    """The path as the user knows it: relative to the working folder, else the file's name."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else path.name

@@ -34,7 +34,7 @@ from ahbm.config.settings import Settings
 from ahbm.config.topology import NETWORKS
 from ahbm.errors import AhbmError, ConfigError, KernelError, KernelValueError, Site, UnsupportedError
 from ahbm.source.algorithm import Lowered
-from ahbm.source.located import file_of, importing_from, in_words, locate
+from ahbm.source.located import failing_line, file_of, importing_from, in_words, locate, relative
 from ahbm.source.reach import Reach
 from ahbm.source.switches import JOINED, apart, nodes_of
 
@@ -247,11 +247,11 @@ class ModuleAlgorithm:
             ) from error
 
     def _site(self, what: Callable[..., object] | None = None) -> Site:
-        return Site(self.name, self._origin(what) if what else _shown(self.path))
+        return Site(self.name, self._origin(what) if what else relative(self.path))
 
     def _origin(self, what: Callable[..., object]) -> str:
         code = getattr(inspect.unwrap(what), "__code__", None)
-        return f"{_shown(self.path)}:{code.co_firstlineno}" if code else _shown(self.path)
+        return f"{relative(self.path)}:{code.co_firstlineno}" if code else relative(self.path)
 
     def lower(self, machine: Machine, request: Request, layout: Layout, settings: Settings) -> Lowered:
         """Calls the kernel for every class of places, or at every place, recording, and some calls twice.
@@ -421,7 +421,7 @@ def load(settings: Settings) -> ModuleAlgorithm:
         raise ConfigError(
             "AHBM-C113",
             f"algorithm {settings.algorithm}: its symbols cannot be read: {in_words(error)}",
-            sites=(Site(settings.algorithm, _failing_line(error, path)),),
+            sites=(Site(settings.algorithm, failing_line(error, path)),),
             hint="kernel and kernel_args are plain functions",
         ) from error
 
@@ -442,7 +442,7 @@ def _execute(name: str, path: Path, package: str, content: bytes) -> ModuleType:
         raise ConfigError(
             "AHBM-C111",
             f"algorithm {name} cannot be loaded: {in_words(error)}",
-            sites=(Site(name, _failing_line(error, path)),),
+            sites=(Site(name, failing_line(error, path)),),
         ) from error
     finally:
         if previous is None:
@@ -456,7 +456,7 @@ def described(name: str, path: Path, digest: str, module: ModuleType) -> ModuleA
     """The algorithm of a module that was executed. Raises ConfigError (AHBM-C112, C113)."""
 
     def bad(code: str, message: str, hint: str | None = None) -> ConfigError:
-        return ConfigError(code, f"algorithm {name}: {message}", sites=(Site(name, _shown(path)),), hint=hint)
+        return ConfigError(code, f"algorithm {name}: {message}", sites=(Site(name, relative(path)),), hint=hint)
 
     for symbol, hint in (
         ("kernel", "publish the kernel function as kernel = my_function"),
@@ -528,21 +528,6 @@ def _with_parameters(described: ModuleAlgorithm, settings: Settings) -> ModuleAl
                 hint="the run gives it" if name in of_run else did_you_mean(name, (*taken, *COMMON)),
             )
     return replace(described, parameters=settings.parameters)
-
-
-def _failing_line(error: BaseException, path: Path) -> str:
-    line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None
-    frame = error.__traceback__
-    while frame is not None:
-        if frame.tb_frame.f_code.co_filename == str(path):
-            line = frame.tb_lineno
-        frame = frame.tb_next
-    return f"{_shown(path)}:{line}" if line else _shown(path)
-
-
-def _shown(path: Path) -> str:
-    """The path as the user knows it: relative to the working folder, else the file's name."""
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else path.name
 
 
 def listed(settings: Settings) -> tuple[tuple[str, ...], str]:

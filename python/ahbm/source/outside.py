@@ -10,7 +10,6 @@ import builtins
 import dis
 import io
 import operator
-import os
 import pickle
 import random
 import sys
@@ -18,6 +17,7 @@ import threading
 from collections.abc import Callable, Sequence
 from datetime import date
 from functools import partial
+from itertools import groupby
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, NoReturn
 
@@ -25,8 +25,28 @@ from ahbm.errors import KernelError, Site
 from ahbm.source.instrument import NAME, instrumented
 from ahbm.source.located import place
 from ahbm.source.reach import PLAIN, Reach, in_order, is_library
+from ahbm.source.world import (
+    ADDRESS,
+    ARGUMENTS,
+    CHANGED,
+    CLOCK,
+    EVENTS,
+    FILE,
+    HASH,
+    NUMBER,
+    PROCESS,
+    RANDOM,
+    READ,
+    SEED,
+    THREAD,
+    Met,
+    functions,
+    of_call,
+    of_event,
+    of_method,
+)
 
-READ, CHANGED, IDENTITY = "AHBM-K217", "AHBM-K218", "AHBM-K219"
+IDENTITY = "AHBM-K219"
 HINTS = {
     READ: "a kernel and its kernel_args see nothing but their arguments; what a module reads when it is loaded is a "
     "constant, and random.Random(0) within a kernel draws the same numbers in every call",
@@ -35,130 +55,10 @@ HINTS = {
 }
 EXEMPT = frozenset({"importlib", "linecache", "logging", "reprlib", "traceback", "warnings", "_frozen_importlib"})
 """Modules of Python that read the clock or files for a message, or to load a module."""
-CLOCK, RANDOM, FILE, NETWORK = "the clock", "random numbers", "a file", "the network"
-SYSTEM, ENVIRONMENT, ADDRESS, HASH = (
-    "the system",
-    "the environment",
-    "the address of an object",
-    "the hash of a text or an object",
-)
-PROCESS, THREAD, NUMBER, MEMORY = (
-    "a process",
-    "a thread",
-    "the number of a process or thread",
-    "the interpreter's memory",
-)
-ARGUMENTS = "the command line or the interpreter's paths"
-STARTED = frozenset(
-    {
-        "_exit",
-        "abort",
-        "execv",
-        "execve",
-        "fork",
-        "fork_exec",
-        "forkpty",
-        "kill",
-        "killpg",
-        "posix_spawn",
-        "posix_spawnp",
-        "start_joinable_thread",
-        "start_new_thread",
-        "system",
-    }
-)
-"""Functions that start or end a process or a thread."""
-MADE = frozenset(
-    {
-        "chdir",
-        "chmod",
-        "chown",
-        "chroot",
-        "copy_file_range",
-        "fchdir",
-        "fchmod",
-        "fchown",
-        "ftruncate",
-        "lchown",
-        "link",
-        "mkdir",
-        "mkfifo",
-        "mknod",
-        "putenv",
-        "pwrite",
-        "pwritev",
-        "remove",
-        "removexattr",
-        "rename",
-        "replace",
-        "rmdir",
-        "sendfile",
-        "setxattr",
-        "symlink",
-        "truncate",
-        "unlink",
-        "unsetenv",
-        "utime",
-        "write",
-        "writev",
-    }
-)
-"""Functions of `os` that change something else."""
-FILES = frozenset({"access", "getxattr", "listdir", "listxattr", "lstat", "readlink", "scandir", "stat", "statvfs"})
-"""Functions of `os` that look at files."""
-CALLS: dict[str, dict[str, str] | str] = {
-    "time": CLOCK,
-    "posix": SYSTEM,
-    "nt": SYSTEM,
-    "_socket": NETWORK,
-    "_posixsubprocess": PROCESS,
-    "_uuid": RANDOM,
-    "pwd": SYSTEM,
-    "grp": SYSTEM,
-    "resource": SYSTEM,
-    "select": NETWORK,
-    "gc": MEMORY,
-    "_thread": {
-        "start_new_thread": THREAD,
-        "start_joinable_thread": THREAD,
-        "get_ident": NUMBER,
-        "get_native_id": NUMBER,
-    },
-    "builtins": {"id": ADDRESS, "hash": HASH, "input": "the keyboard"},
-    "sys": {"getrefcount": MEMORY},
-}
-"""What functions of modules in C read: all of a module, or some."""
-HARMLESS = frozenset(
-    {
-        "sleep",
-        "mktime",
-        "strptime",
-        "asctime",
-        "fspath",
-        "_path_normpath",
-        "_path_splitroot",
-        "_path_splitroot_ex",
-        "strerror",
-        "close",
-        "lseek",
-        "isatty",
-        "fstat",
-        "open",
-        "get_terminal_size",
-        "enable",
-        "disable",
-        "collect",
-        "isenabled",
-    }
-)
-"""Functions of those modules that depend on their arguments alone, or that audit events show."""
-EVENTS = frozenset({"open", "os", "socket", "subprocess", "pty", "shutil", "tempfile", "sqlite3", "glob", "pathlib"})
-"""The first words of the audit events that are looked at."""
 OF_USERS = frozenset({ADDRESS, HASH, NUMBER})
 """What Python's own modules may ask for: they keep dictionaries by it."""
 TURNS = 16
 """Captures, at most, for one reason: a set begins with so many of its elements."""
-WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _local = threading.local()
 _lock = threading.RLock()
 
@@ -174,7 +74,7 @@ class Watch:
         self._longest = 0
         """Elements of the longest set that was gone through and whose order depends on the process."""
         self._reach = reach
-        self._codes = dict(_codes())
+        self._codes: dict[CodeType, Met] = dict(functions())
         self._seeded: list[object] = []
         self._new: list[tuple[FunctionType, CodeType]] = []
         self._saved: list[tuple[FunctionType, CodeType, Any]] = []
@@ -230,6 +130,7 @@ class Watch:
         for order in orders:
             self.order = order
             capture()
+        self.order = 0
         before, (after, drawn) = self._before[0], self._state()
         for _ in range(TURNS):
             if before == after:
@@ -244,6 +145,7 @@ class Watch:
         changed = {name: state for name, state in drawn.items() if begun[name] != state}
         if changed:
             self._draw_again(capture, changed)
+        self._before = self._state()
 
     def _draw_again(self, capture: Callable[[], object], drawn: dict[str, bytes]) -> None:
         """Captures from other states: random numbers that the kernel has seeded itself end in the same ones."""
@@ -324,9 +226,9 @@ class Watch:
         if event == "c_call":
             owner = getattr(called, "__self__", None)
             if type(owner) is ModuleType:
-                found = CALLS.get(owner.__name__)
-                if found is not None and called.__name__ not in HARMLESS:
-                    self._call(found, called.__name__, frame)
+                met = of_call(owner.__name__, called.__name__)
+                if met and not (met[1] in OF_USERS and _is_key(frame)):
+                    self._refuse(*met, frame)
             elif isinstance(owner, random.Random):
                 drawn = called.__name__ not in ("seed", "getstate", "setstate")
                 if drawn and not any(owner is seeded for seeded in self._seeded):
@@ -334,38 +236,13 @@ class Watch:
             elif isinstance(owner, type):
                 if issubclass(owner, date) and called.__name__ in ("now", "today", "utcnow"):
                     self._refuse(READ, CLOCK, frame)
-            elif isinstance(owner, io.IOBase) and not _is_screen(owner):
-                self._use(owner, called.__name__, frame)
+            elif isinstance(owner, io.IOBase) and not _is_screen(owner) and (met := of_method(called.__name__)):
+                self._refuse(*met, frame)
         elif event == "call":
-            found = self._codes.get(frame.f_code)
-            if found == RANDOM:
+            if frame.f_code is SEED:
                 self._seed(frame)
-            elif found is not None:
-                code = CHANGED if frame.f_code.co_name in ("__setitem__", "__delitem__") else READ
-                self._refuse(code, found, frame.f_back)
-
-    def _call(self, found: dict[str, str] | str, name: str, frame: FrameType) -> None:
-        if isinstance(found, dict):
-            if name not in found:
-                return
-            found = found[name]
-        if found in OF_USERS and (is_library(_module(frame)) or frame.f_code.co_name in ("__hash__", "__eq__")):
-            return
-        if name in STARTED:
-            self._refuse(CHANGED, THREAD if found == THREAD else PROCESS, frame)
-        elif found == SYSTEM:
-            self._system(name, frame)
-        else:
-            self._refuse(READ, found, frame)
-
-    def _system(self, name: str, frame: FrameType) -> None:
-        if name in ("putenv", "unsetenv"):
-            self._refuse(CHANGED, ENVIRONMENT, frame)
-        elif name in MADE or name in FILES:
-            self._refuse(CHANGED if name in MADE else READ, FILE, frame)
-        else:
-            own = {"urandom": RANDOM, "getrandom": RANDOM, "getpid": NUMBER, "getppid": NUMBER}
-            self._refuse(READ, own.get(name, SYSTEM), frame)
+            elif met := self._codes.get(frame.f_code):
+                self._refuse(*met, frame.f_back)
 
     def _seed(self, frame: FrameType) -> None:
         own, seed = frame.f_locals.get("self"), frame.f_locals.get("a")
@@ -374,33 +251,10 @@ class Watch:
         elif isinstance(own, random.Random):
             self._refuse(READ, RANDOM, frame.f_back)
 
-    def _use(self, file: Any, name: str, frame: FrameType) -> None:
-        if name.startswith(("write", "truncate")):
-            self._refuse(CHANGED, FILE, frame)
-        elif name.startswith("read"):
-            self._refuse(READ, FILE, frame)
-
     def audit(self, event: str, args: tuple[Any, ...]) -> None:
         """An audit event of this thread."""
-        root, _, name = event.partition(".")
-        frame = sys._getframe(2)  # an event itself, which is none of those
-        if event == "open":
-            _, mode, flags = args
-            writes = any(letter in mode for letter in "wax+") if isinstance(mode, str) else False
-            makes = writes or (isinstance(flags, int) and flags & WRITING)
-            self._refuse(CHANGED if makes else READ, FILE, frame)
-        elif root == "os":
-            if name in STARTED or name in ("exec", "spawn"):
-                self._refuse(CHANGED, PROCESS, frame)
-            self._system(name, frame)
-        elif root == "socket":
-            self._refuse(CHANGED if name in ("bind", "connect", "sendto", "sendmsg") else READ, NETWORK, frame)
-        elif root in ("subprocess", "pty"):
-            self._refuse(CHANGED, PROCESS, frame)
-        elif root in ("shutil", "tempfile", "sqlite3"):
-            self._refuse(CHANGED, FILE, frame)
-        elif root in ("glob", "pathlib"):
-            self._refuse(READ, FILE, frame)
+        if met := of_event(event, args):
+            self._refuse(*met, sys._getframe(2))
 
     def _refuse(self, code: str, what: str, frame: FrameType | None) -> None:
         """Raises the error for what the kernel does in a frame; nothing where the kernel is not what does it."""
@@ -424,10 +278,8 @@ class Watch:
         if what in (PROCESS, THREAD):
             does = "starts or ends"
         name = lines[-1][0].co_name if lines else "the kernel"
-        sites = [Site(name, _origin(*line)) for line in lines[-1:]]
-        if lines and _origin(*lines[0]) != sites[0].origin:
-            sites.append(Site(f"in {lines[0][0].co_name}", _origin(*lines[0])))
-        error = KernelError(code, f"{name} {does} {what}", sites=tuple(sites), hint=HINTS[code])
+        calls = " -> ".join(origin for origin, _ in groupby(_origin(*line) for line in reversed(lines)))
+        error = KernelError(code, f"{name} {does} {what}", sites=(Site(name, calls),), hint=HINTS[code])
         self.found = self.found or error
         raise error
 
@@ -471,18 +323,13 @@ class Watch:
         return {name: pickle.dumps(state) for name, state in states.items()}
 
 
-def _codes() -> Any:
-    """The functions of Python's own modules that read what is outside, and what that is."""
-    environment: Any = type(os.environ)
-    for name in ("__getitem__", "__iter__", "__len__", "__setitem__", "__delitem__"):
-        yield getattr(environment, name).__code__, ENVIRONMENT
-    yield random.Random.seed.__code__, RANDOM
-    if platform := sys.modules.get("platform"):
-        yield platform.uname.__code__, SYSTEM
-
-
 def _origin(code: CodeType, line: int) -> str:
     return f"{place(code.co_filename)}:{line}"
+
+
+def _is_key(frame: FrameType) -> bool:
+    """Whether a frame asks for what only a dictionary is kept by."""
+    return is_library(_module(frame)) or frame.f_code.co_name in ("__hash__", "__eq__")
 
 
 def _is_screen(file: Any) -> bool:
