@@ -15,7 +15,7 @@ import pytest
 
 import ahbm
 from ahbm.config.ccl import CclConfig
-from ahbm.errors import KernelError
+from ahbm.errors import KernelError, Site
 from ahbm.source import module
 from ahbm.source.reach import Reach
 
@@ -152,6 +152,7 @@ SETS = [
 def test_an_order_of_a_set_is_found_whatever_the_process_s_own_is(body: str) -> None:
     error = outcome(body, "NAMES = {'ab', 'cd', 'ef'}\nCONSTANT = frozenset({'ab', 'cd'})")
     assert isinstance(error, KernelError) and error.code == "AHBM-K216"
+    assert error.sites[0] == Site("goes through a set of no fixed order", line(body))
 
 
 STATES = [

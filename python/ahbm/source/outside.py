@@ -15,13 +15,14 @@ import random
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import date
 from functools import partial
 from itertools import groupby
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, NoReturn
 
-from ahbm.errors import KernelError, Site
+from ahbm.errors import AhbmError, KernelError, Site
 from ahbm.source.instrument import NAME, instrumented
 from ahbm.source.located import place
 from ahbm.source.reach import PLAIN, Reach, in_order, is_library
@@ -59,6 +60,7 @@ OF_USERS = frozenset({ADDRESS, HASH, NUMBER})
 """What Python's own modules may ask for: they keep dictionaries by it."""
 TURNS = 16
 """Captures, at most, for one reason: a set begins with so many of its elements."""
+Line = tuple[CodeType, int]
 _local = threading.local()
 _lock = threading.RLock()
 
@@ -73,6 +75,8 @@ class Watch:
         self.found: KernelError | None = None
         self._longest = 0
         """Elements of the longest set that was gone through and whose order depends on the process."""
+        self._through: list[Line] = []
+        """Where the first such set was gone through."""
         self._reach = reach
         self._codes: dict[CodeType, Met] = dict(functions())
         self._seeded: list[object] = []
@@ -129,7 +133,10 @@ class Watch:
         orders = (-1, *range(1, min(self._longest, TURNS))) if self._longest else ()
         for order in orders:
             self.order = order
-            capture()
+            try:
+                capture()
+            except KernelError as error:
+                raise self._of_order(error) from error.__cause__
         self.order = 0
         before, (after, drawn) = self._before[0], self._state()
         for _ in range(TURNS):
@@ -146,6 +153,13 @@ class Watch:
         if changed:
             self._draw_again(capture, changed)
         self._before = self._state()
+
+    def _of_order(self, error: KernelError) -> AhbmError:
+        """The error of a capture in another order of sets, which names the set first."""
+        if error.code != "AHBM-K216":
+            return error
+        sites = (Site("goes through a set of no fixed order", _origin(self._through)), *error.sites)
+        return error.with_findings([replace(error.findings[0], sites=sites, hint="sorted(...) is the same in every process")])
 
     def _draw_again(self, capture: Callable[[], object], drawn: dict[str, bytes]) -> None:
         """Captures from other states: random numbers that the kernel has seeded itself end in the same ones."""
@@ -172,6 +186,7 @@ class Watch:
             return values
         items = list(values)
         self._longest = max(self._longest, len(items))
+        self._through = self._through or _lines(sys._getframe(1)) or _lines(sys._getframe(2))
         first = self.order % len(items)
         return items[::-1] if self.order < 0 else items[first:] + items[:first]
 
@@ -258,32 +273,20 @@ class Watch:
 
     def _refuse(self, code: str, what: str, frame: FrameType | None) -> None:
         """Raises the error for what the kernel does in a frame; nothing where the kernel is not what does it."""
-        lines: list[FrameType] = []
-        while frame is not None:
-            module = _module(frame)
-            root = module.partition(".")[0]
-            if root == "ahbm":
-                break
-            if root in EXEMPT or _is_print(frame):
-                return
-            if not is_library(module):
-                lines.append(frame)
-            frame = frame.f_back
-        if frame is not None and lines:
-            self._say(code, what, [(frame.f_code, frame.f_lineno) for frame in lines])
+        if lines := _lines(frame):
+            self._say(code, what, lines)
 
-    def _say(self, code: str, what: str, lines: Sequence[tuple[CodeType, int]]) -> NoReturn:
-        """Raises the error for lines of which the innermost is the first, the kernel's the last."""
+    def _say(self, code: str, what: str, lines: Sequence[Line]) -> NoReturn:
+        """Raises the error for lines of the kernel and its helpers."""
         does = {READ: "reads", CHANGED: "changes", IDENTITY: "asks"}[code]
         if what in (PROCESS, THREAD):
             does = "starts or ends"
-        name = lines[-1][0].co_name if lines else "the kernel"
-        calls = " -> ".join(origin for origin, _ in groupby(_origin(*line) for line in reversed(lines)))
-        error = KernelError(code, f"{name} {does} {what}", sites=(Site(name, calls),), hint=HINTS[code])
+        name = lines[0][0].co_name if lines else "the kernel"
+        error = KernelError(code, f"{name} {does} {what}", sites=(Site(name, _origin(lines)),), hint=HINTS[code])
         self.found = self.found or error
         raise error
 
-    def _drawing(self) -> list[tuple[CodeType, int]]:
+    def _drawing(self) -> list[Line]:
         """Where random numbers are drawn, as far as the names in the code say."""
         numpy: Any = sys.modules.get("numpy.random")
         kinds = (random.Random, *((numpy.Generator, numpy.RandomState) if numpy else ()))
@@ -323,8 +326,24 @@ class Watch:
         return {name: pickle.dumps(state) for name, state in states.items()}
 
 
-def _origin(code: CodeType, line: int) -> str:
-    return f"{place(code.co_filename)}:{line}"
+def _lines(frame: FrameType | None) -> list[Line]:
+    """The line of the kernel that led to a frame, and those of its helpers; none where it only tells people."""
+    lines: list[Line] = []
+    while frame is not None:
+        module = _module(frame)
+        root = module.partition(".")[0]
+        if root == "ahbm":
+            return lines[::-1]
+        if root in EXEMPT or _is_print(frame):
+            return []
+        if not is_library(module):
+            lines.append((frame.f_code, frame.f_lineno))
+        frame = frame.f_back
+    return []
+
+
+def _origin(lines: Sequence[Line]) -> str:
+    return " -> ".join(origin for origin, _ in groupby(f"{place(code.co_filename)}:{line}" for code, line in lines))
 
 
 def _is_key(frame: FrameType) -> bool:
