@@ -159,7 +159,9 @@ class Watch:
         if error.code != "AHBM-K216":
             return error
         sites = (Site("goes through a set of no fixed order", _origin(self._through)), *error.sites)
-        return error.with_findings([replace(error.findings[0], sites=sites, hint="sorted(...) is the same in every process")])
+        return error.with_findings(
+            [replace(error.findings[0], sites=sites, hint="sorted(...) is the same in every process")]
+        )
 
     def _draw_again(self, capture: Callable[[], object], drawn: dict[str, bytes]) -> None:
         """Captures from other states: random numbers that the kernel has seeded itself end in the same ones."""
