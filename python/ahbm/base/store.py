@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 import stat
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def _write_special(path: Path, content: bytes) -> None:
     mode = path.stat().st_mode
     if stat.S_ISBLK(mode):
         raise OSError(errno.EINVAL, "it is a disk")
-    if stat.S_ISFIFO(mode):
+    if sys.platform != "win32" and stat.S_ISFIFO(mode):
         try:
             os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
         except OSError as error:
