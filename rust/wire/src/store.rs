@@ -122,9 +122,9 @@ mod tests {
         let pipe = folder.join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         let output = Output { path: pipe.clone(), bytes: b"read".into() };
-        assert!(store(&[output.clone()]).unwrap_err().message.ends_with("it is a pipe that nobody reads"));
+        assert!(store(std::slice::from_ref(&output)).unwrap_err().message.ends_with("it is a pipe that nobody reads"));
         let reader = std::thread::spawn(move || fs::read_to_string(pipe).unwrap());
-        while store(&[output.clone()]).is_err() {
+        while store(std::slice::from_ref(&output)).is_err() {
             std::thread::yield_now();
         }
         assert_eq!(reader.join().unwrap(), "read");
