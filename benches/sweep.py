@@ -27,14 +27,13 @@ from typing import Any
 import yaml
 
 import ahbm
-from ahbm.sweeps.build import build
 from ahbm.sweeps.case import plan
-from ahbm.sweeps.store import Store, kinds_of
 from ahbm.sweeps.sweep import swept
-from ahbm.sweeps.work import NAMES, Row
+from ahbm.table.build import build
 from ahbm.table.cases import Case, Sweep
 from ahbm.table.engine import Given, Here, Pool, Workers, run
 from ahbm.table.processes import Places
+from ahbm.table.store import NAMES, Row, Store
 
 GBS = "system.sips.link.bandwidth_gbs"
 MILLION = 1_000_000
@@ -112,7 +111,7 @@ def overhead(asked: ahbm.Space, store: Path) -> float:
     """Processor time, in s, of a sweep on two processes beyond that of its cases: planning, processes, sending,
     storing."""
     (own, theirs), kept = used(), Store(store)
-    name, kinds = kept.begin(asked), kinds_of(asked)
+    name, kinds = kept.begin(asked.to_json()), asked.kinds
     for cases, rows in run(plan(asked, Places(), mixed=True), busy, Pool(2), lambda case, why: ()):
         kept.add(name, cases, rows, kinds)
     end_server()
@@ -164,7 +163,7 @@ def million(store: Path, count: int) -> tuple[float, float]:
     chance, rows, cases = random.Random(1), [], []
     asked = ahbm.Space(overrides={GBS: [1, 2.5]})
     kept = Store(store)
-    name, kinds = kept.begin(asked), kinds_of(asked)
+    name, kinds = kept.begin(asked.to_json()), asked.kinds
     for at in range(count):
         sweep = Sweep("all_reduce", 1, 1, machine="machine", varied={GBS: chance.uniform(1, 400)})
         cases.append(Case(sweep, "ring", 1024, at=at, key=hashlib.sha256(str(at).encode()).hexdigest()))
@@ -188,7 +187,7 @@ def million(store: Path, count: int) -> tuple[float, float]:
             kept.add(name, cases, rows, kinds)
             cases, rows = [], []
     query = (
-        "import time, resource; from ahbm.sweeps import answers; from ahbm.sweeps.store import Store\n"
+        "import time, resource; from ahbm.sweeps import answers; from ahbm.table.store import Store\n"
         "began = time.process_time(); names = [*answers.ASKED, 'latency_ns', 'links']\n"
         f"found = Store({str(store)!r}).chosen(names, lambda rows, at: answers.pareto(rows, ['time', 'links'], at))\n"
         "print(time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, len(found))"

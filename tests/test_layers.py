@@ -42,6 +42,7 @@ HARMLESS = {
     frozenset({"job.advice", "job.best", "job.replay"}): "a report is asked what would be better, which replays",
     frozenset(
         {
+            "runs.blame",
             "runs.inspection",
             "runs.measure",
             "runs.plans",

@@ -62,6 +62,7 @@ SMALL = {
     "benches/figure_allgather.py": Small(
         ("-o", "out"), {"NETWORKS": MESHES, "NPUS": 4, "POWERS": range(10, 12)}, ("altair", "vl_convert")
     ),
+    "benches/first_calls.py": Small(constants={"CASES": [(2, "1K")], "RUNS": 1}),
     "benches/fold.py": Small(
         constants={"JOBS": [(1, 2)], "ONE_GROUP": [(2, 1)], "MACHINES": ["npu_switch_8"]}, slow=True
     ),

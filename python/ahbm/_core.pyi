@@ -1571,6 +1571,7 @@ class ProgramBuilder:
         credit_bytes: int,
         op_budget: int,
         all_ops: int = ...,
+        call_lines: bool = False,
     ) -> ProgramBuilder: ...
     def agent(
         self, /, group: int, coord: tuple[int, int, int], place: tuple[int, int, int], body: int, buffers: Sequence[int]

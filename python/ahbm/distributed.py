@@ -121,7 +121,9 @@ def init_process_group(
     path or kernel function, for all_reduce) default to what `ahbm.spawn` or the command line was given, then to the
     environment and the files of the current directory. `timeout`: wall seconds without progress on any rank, default
     600. `check`: what is checked of every call that is the first of its shape, as `check` of `ahbm.run`, or "none";
-    default AHBM_CHECK, else "result": a contribution that is lost or doubled raises DataError (AHBM-V401).
+    default AHBM_CHECK, else "result": a contribution that is lost or doubled raises DataError (AHBM-V401), and so do
+    wrong results of test numbers where contributions cannot be followed (AHBM-V301); what stays undecided warns once
+    with the kernel's line (ProgramWarning, AHBM-U290).
 
     `selector` chooses the algorithm of every collective: an object (`ahbm.selectors.protocol.Selector`), a function of
     algorithms and request, the name of one that comes with AHBM ("nccl", "shortlist") or a file; None: as ccl.yaml

@@ -282,7 +282,7 @@ class ProgramError(AhbmError):
 
 
 class ProgramWarning(UserWarning):
-    """A program was lowered whose plan does not compute its collective, or was not checked; ``findings`` say why."""
+    """A program does not compute its collective, or that was not decided, and the run goes on; ``findings`` say why."""
 
     def __init__(self, text: str, findings: tuple[Finding, ...] = ()) -> None:
         super().__init__(text)

@@ -87,10 +87,12 @@ def test_unknown_checks_are_refused() -> None:
 
 def test_ranks_that_reduce_in_different_orders_diverge(tmp_path: Path) -> None:
     algorithm = module(tmp_path, ROTATE)
-    with pytest.raises(DataError, match="AHBM-V412 ranks end with different bits: 2 of 3 differ from rank 0"):
-        checked(algorithm, bytes_per_pe=512)
+    report = checked(algorithm, bytes_per_pe=512)
+    assert report.wrong == 0 and [finding.code for finding in report.findings] == ["AHBM-V412"]
+    with pytest.raises(DataError, match=r"AHBM-V412 ranks end with different bits .*: 2 of 3 differ from rank 0"):
+        checked(algorithm, "all,divergence", bytes_per_pe=512)
     assert checked(algorithm, "race,uninit,leftover,deadlock,result", bytes_per_pe=512).wrong == 0
-    assert checked("ring_allreduce", "divergence", bytes_per_pe=512).checks == ("divergence",)
+    assert checked("ring_allreduce", "divergence", bytes_per_pe=512).checks == ("divergence", "identical")
 
 
 def test_cubes_that_read_each_others_tiles_race(tmp_path: Path) -> None:
@@ -154,7 +156,9 @@ def test_ahbm_check_takes_kernels() -> None:
     assert done.exit_code == 0 and [a["verdict"] for a in answers] == ["correct", "correct"]
     assert [a["collective"] for a in answers] == ["all_reduce", "all_gather"] and answers[0]["format"] == "kernel"
     done = CliRunner().invoke(app, ["check", "-a", "lrab_hierarchical_allreduce", *small])
-    assert done.exit_code == 8 and "AHBM-V412" in done.stdout
+    assert done.exit_code == 0 and ": correct (" in done.stdout and "AHBM-V412" in done.stdout
+    done = CliRunner().invoke(app, ["check", "-a", "lrab_hierarchical_allreduce", "--identical", *small])
+    assert done.exit_code == 8 and ": wrong (" in done.stdout and "AHBM-V412" in done.stdout
 
 
 def packets(double: bool, started: bool = False) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from planted import behind
 from planted.case import Case
 from planted.corpus import CLASSES, SOURCES, cases, table
 from planted.files import direct
@@ -39,6 +40,15 @@ def test_the_corpus_and_the_table_of_the_page(tmp_path: Path) -> None:
     assert len(MISSED) <= 0.02 * len(planted)
     text = (Path(__file__).parents[2] / "docs/records/measurements.md").read_text(encoding="utf-8")
     assert table(results) in text, "the page shows another table; benches/planted.py prints the new one"
+
+
+def test_nothing_is_silently_wrong_behind_distributed(tmp_path: Path) -> None:
+    for case in cases(tmp_path):
+        if case.arguments is None:
+            continue
+        seen = behind.outcome(case.path, **case.arguments)
+        # Ranks whose bits differ are right.
+        assert seen == ("right" if case.bug in (None, "divergence") else "error"), case.name
 
 
 @pytest.mark.parametrize("ranks", [2, 3])

@@ -125,7 +125,7 @@ def test_ppo_is_its_seed(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_missing_package_is_named(small: Split, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "sb3_contrib", None)
-    monkeypatch.setitem(__import__("sys").modules, "sklearn", None)
+    monkeypatch.setitem(__import__("sys").modules, "sklearn.tree", None)
     for name in ("ppo", "tree"):
         with pytest.raises(AhbmError, match="AHBM-U145"):
             score(name, small, None)  # type: ignore[arg-type]

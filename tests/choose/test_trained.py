@@ -134,7 +134,7 @@ def test_nothing_to_learn_from_and_no_scikit_learn(table: OracleTable, monkeypat
         return real(name, *given, **more)
 
     real = builtins.__import__
-    monkeypatch.setattr("ahbm.choose.training.import_module", missing)
+    monkeypatch.setattr("ahbm.base.optional.import_module", missing)
     for train in (train_tree, train_ranking):
         with pytest.raises(AhbmError, match="scikit-learn") as told:
             train(table)

@@ -28,6 +28,7 @@ from ahbm.config.reading import PLAIN
 from ahbm.config.topology import load_machine
 from ahbm.errors import ConfigError, DataError
 from ahbm.source.plan import read as read_plan
+from ahbm.sweeps import work
 from ahbm.table.cases import Sweep
 from ahbm.table.ladder import climb
 from support import rings, tuners
@@ -129,17 +130,40 @@ def test_a_border_lies_between_its_sizes(below: int, above: int, ranks: int) -> 
     assert (found + 1) % ranks == 0 or not any(size % ranks == 0 for size in between)
 
 
-def test_a_ladder_has_the_borders_of_tuning() -> None:
-    """The same times, the same ranges."""
-    sizes = (1 << 10, 1 << 14, 1 << 17, 1 << 20)
-    names = ("ring_allreduce", "tree_allreduce", "recursive_doubling_allreduce")
-    machine = load_machine("npu_ring_8")
-    rules = tune(Catalogue.of("all_reduce", names), [machine], sizes).rules
-    sweep = Sweep("all_reduce", 1, 1, algorithms=names, topology=machine, data=False, listed=sizes)
-    ranges = climb(sweep).ranges()
-    assert len(ranges) > 1
-    written = [(entry.algorithm, entry.nbytes.least, entry.nbytes.most) for entry in ranges]
-    assert written == [(rule.algorithm, rule.nbytes.least, rule.nbytes.most) for rule in rules]
+@pytest.mark.parametrize(
+    ("machine", "collective", "names", "synth"),
+    [
+        ("npu_ring_8", "all_reduce", ("ring_allreduce", "tree_allreduce", "recursive_doubling_allreduce"), "trees"),
+        ("npu_switch_8", "all_reduce", ("short", "ring_allreduce", "largest"), "ring"),
+        ("npu_ring_8", "all_gather", ("ring_all_gather", "nccl_ring_all_gather", "pat_all_gather"), "swing"),
+        ("npu_ring_8", "reduce_scatter", ("ring_reduce_scatter", "nccl_ring_reduce_scatter"), "ring"),
+        ("dgx_h100", "all_reduce", ("nccl_ring_allreduce", "nvls_allreduce", "short"), "ring"),
+    ],
+)
+def test_a_ladder_is_tuning_of_one_machine(
+    machine: str, collective: str, names: tuple[str, ...], synth: str, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same times, candidates that are wrong or do not run, choices and ranges; where both follow contributions, on
+    calibrated machines, the same rows."""
+    rings.write(here, **rings.SPOILT)
+    on, sizes = load_machine(machine), (1 << 10, 1 << 14, 1 << 17, 1 << 20)
+    ladder = climb(Sweep(collective, 1, 1, algorithms=names, topology=on, listed=sizes), (synth,), store="rows")
+    catalogue = Catalogue.of(collective, [*names, f"synth:{synth}"])
+    tuned = tune(catalogue, [on], sizes, collective=collective)
+    for rung in ladder.rungs:
+        times = {name: round(1000 * report.latency_ns) for name, report in rung.reports.items()}
+        assert times == tuned.table.times(machine, rung.nbytes)
+        assert (rung.winner, times[rung.winner]) == tuned.table.best(machine, rung.nbytes)
+        (point,) = [point for point in tuned.table.points() if point.nbytes == rung.nbytes]
+        assert list(rung.wrong) == tuned.table.wrong_at(point)
+    assert [(rule.algorithm, rule.nbytes) for rule in ladder.ranges()] == [
+        (rule.algorithm, rule.nbytes) for rule in tuned.rules
+    ]
+    ran: list[object] = []
+    real = work.row
+    monkeypatch.setattr(work, "row", lambda case, places: ran.append(case) or real(case, places))
+    assert Oracle(catalogue, on, sizes, collective=collective, store="rows").table().values == tuned.table.values
+    assert len(ran) == (0 if on.bands is not None else len(tuned.table))
 
 
 @pytest.mark.parametrize("name", ["nccl_tuner.csv", "ncclx_tuner.csv", "ncclx_tuner.json", "ucc.conf"])

@@ -194,6 +194,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "--orders": ("2",),
     "--calls": ("3",),
     "--svg": ("written.svg",),
+    "--store": ("rows",),
     "--backend": ("congestion_aware",),
     "--num-queues-per-dim": ("2",),
     "--comm-scale": ("2",),

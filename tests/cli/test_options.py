@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from ahbm.cli import app
+from ahbm.errors import ConfigError
 from support.commands import commands, run
 
 LETTERS = {
@@ -75,6 +77,39 @@ def test_the_operator_that_nccl_tests_calls_o_is_named(command: str, tmp_path: P
 def test_an_option_that_takes_one_value_is_not_given_twice(given: list[str], tmp_path: Path) -> None:
     code, _, err = run("ahbm", given, tmp_path)
     assert code == 3 and "AHBM-C146" in err and "given twice" in err
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        (["tune", "all_reduce", "--sizes", "1K", "-b", "1K", "-o", "out"], "--sizes and -b are"),
+        (
+            ["tune", "all_reduce", "--sizes", "1K", "--minbytes=1K", "-f", "2", "-o", "out"],
+            "--sizes and --minbytes, -f are",
+        ),
+        (["tune", "--evaluate", "x.csv", "--output", "out"], "takes no --output"),
+        (["tune", "--evaluate", "x.csv", "-oout"], "takes no -o"),
+        (["bench", "all_reduce", "--sizes", "1K", "--maxbytes", "1K"], "--sizes and --maxbytes are"),
+        (["bench", "all_reduce", "--sizes", "1K", "-e2K", "-i", "3"], "--sizes and -e, -i are"),
+        (["bench", "all_reduce", "-b", "1K", "-b", "2K"], "-b is given twice"),
+        (["run", "all_reduce", "--bytes", "1K", "--bytes=2K"], "--bytes is given twice"),
+        (["compare", "a.json", "b.json", "-t", "npu_ring_8", "--no-data"], "without -t, --no-data"),
+        (["compare", "a.json", "b.json", "--maxbytes", "1K", "--store", "s"], "without --maxbytes, --store"),
+        (["report", "a.json", "b.json", "--no-explain", "-a", "ring_allreduce"], "without --no-explain, -a"),
+        (["sweep", "compact", "rows", "--output", "x"], "does not take --output"),
+        (["sweep", "compact", "rows", "--csv"], "does not take --csv"),
+        (["sweep", "show", "rows", "--csv", "-o", "x"], "--csv and -o are both"),
+        (["sweep", "show", "rows", "--json", "--output=x"], "--json and --output are both"),
+        (["sweep", "show", "rows", "--best", "--pareto", "time"], "--pareto and --best are both"),
+        (["check", "-a", "ring_allreduce", "--quirks"], "without --quirks"),
+    ],
+)
+def test_a_refusal_names_options_as_they_were_typed(given: list[str], named: str, here: Path) -> None:
+    if given[0] == "report":
+        pytest.importorskip("altair")
+    done = CliRunner().invoke(app, given)
+    assert isinstance(done.exception, ConfigError) and done.exception.code == "AHBM-C146"
+    assert named in done.exception.message
 
 
 def test_every_command_prints_json() -> None:

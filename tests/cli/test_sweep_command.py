@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from ahbm.sweeps.store import Store
+from ahbm.table.store import Store
 from support import rings
 from support.commands import environment, run
 

@@ -119,7 +119,7 @@ def test_bad_calls_say_what_and_where(machine: Machine, code: str, call: Kernel,
     assert found.code == code
     assert part in str(found)
     assert "kernel kernel at sip 0 cube 0 pe 0" in found.sites[0].label
-    assert re.fullmatch(r"test_core_refused\.py:\d+", found.sites[0].origin)
+    assert re.fullmatch(r"test_core_refused\.py:\d+( -> test_core_refused\.py:\d+)*", found.sites[0].origin)
     json.dumps(found.to_json())
 
 

@@ -18,7 +18,7 @@ from .kernels import ALGORITHMS, MUTANT, MUTANTS
 SMALL = {"sip.cube_mesh.w": 1, "sip.cube_mesh.h": 1, "system.sips.count": 4}
 NETWORKS = ("torus_2d", "mesh_2d_no_wrap")
 
-GUARDED = '''
+GUARDED = """
 
 import functools as _functools
 
@@ -36,7 +36,7 @@ def _guarded(right, wrong, arguments):
 
 
 kernel, kernel_args = _guarded(_right, kernel, kernel_args)
-'''
+"""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from ahbm import DPPolicy
 from ahbm.runs.verdict import Checked, check_kernel
@@ -197,11 +198,14 @@ def cases(folder: Path) -> Iterator[Case]:
         path = folder / f"kernel_{abs(hash_of(name + text)):016x}.py"
         path.write_text(text, encoding="utf-8")
 
-        def check() -> Checked:
-            more: dict[str, object] = {"data": False, "bytes_per_rank": 64, "overrides": MACHINE, **run}
-            return check_kernel(str(path), None, checks=checks, **more)
+        more: dict[str, Any] = {"bytes_per_rank": 64, "overrides": MACHINE, **run}
+        data = more.pop("data", False)
 
-        return Case(name, "kernel", bug, check)
+        def check() -> Checked:
+            return check_kernel(str(path), None, checks=checks, data=data, **more)
+
+        computes = bug is not None or "result" in checks or checks == "all"
+        return Case(name, "kernel", bug, check, str(path), more if computes else None)
 
     for algorithm, changes in MUTANTS.items():
         source = (ALGORITHMS / f"{algorithm}.py").read_text(encoding="utf-8")

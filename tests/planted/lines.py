@@ -27,7 +27,7 @@ CHANGES = (
     (r"^( +)tl\.(?:send|store)\(.*\)$", r"\1pass"), (r"combine\((\w+), .*\)$", r"zeros_like(\1)"),
 )  # fmt: skip
 
-HELPERS = '''COLLECTIVE = "all_gather"
+HELPERS = """COLLECTIVE = "all_gather"
 
 
 def kernel_args(world_size, n_elem, *, cube_w=4, cube_h=4, dtype="f16"):
@@ -50,8 +50,8 @@ def kernel(t_ptr, n, w, dtype, me, kind, tw, th, *, tl):
     for k in range(1, w):
         got = recv_from(tl, (me - k) % w, n, dtype)
         tl.store(t_ptr + (me - k) % w * size, got)
-'''
-STAR = '''COLLECTIVE = "all_reduce"
+"""
+STAR = """COLLECTIVE = "all_reduce"
 
 
 def kernel_args(world_size, n_elem, *, cube_w=4, cube_h=4, dtype="f16", op="sum"):
@@ -71,7 +71,7 @@ def kernel(t_ptr, n, w, dtype, op, me, kind, tw, th, *, tl):
         tl.send(dir=tl.peer(sip=0), src=acc)
         acc = tl.recv(dir=tl.peer(sip=0), shape=(n,), dtype=dtype)
     tl.store(t_ptr, acc)
-'''
+"""
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,7 @@ class Blame:
 
 def named(finding: Finding) -> tuple[int, ...]:
     """The lines of the kernel that a finding names, in order."""
-    return tuple(
-        int(line) for site in finding.sites for line in re.findall(r"changed\.py:(\d+)", site.origin or "")
-    )
+    return tuple(int(line) for site in finding.sites for line in re.findall(r"changed\.py:(\d+)", site.origin or ""))
 
 
 def blames(each: int, seed: int, folder: Path) -> Iterator[Blame]:
@@ -120,7 +118,9 @@ def _changes(source: str) -> Iterator[tuple[int, str]]:
     """Line and its changed text, of the functions behind `kernel_args`."""
     lines = source.split("\n")
     begins = next(number for number, line in enumerate(lines) if line.startswith("def kernel_args"))
-    body = next(number for number, line in enumerate(lines) if number > begins and line.startswith(("def ", "    def ")))
+    body = next(
+        number for number, line in enumerate(lines) if number > begins and line.startswith(("def ", "    def "))
+    )
     for number, line in enumerate(lines[body + 1 :], body + 2):
         if not line.strip() or line.lstrip().startswith(("#", "def ", '"', "return tl.num")):
             continue

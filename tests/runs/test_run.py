@@ -311,7 +311,9 @@ def test_a_wrong_result_explains_itself_and_tells_one_cause_once() -> None:
     assert told[4].startswith("  and the same 7 more times: rank") and len(told) == 5
     with pytest.raises(DataError, match="only rank 0 arrived; and the same on 3 more ranks") as caught:
         ahbm.run(algorithm="mine.py", bytes_per_rank=32, dtype="i16", overrides=SMALL, check=True)
-    assert len(caught.value.sites) == 1
+    labels = [site.label for site in caught.value.sites if site.origin is None]
+    assert labels == [label for label in labels if "only rank 0 arrived; and the same on 3 more ranks" in label] != []
+    assert caught.value.sites[0].origin == "mine.py:17" and "gets no further: recv" in caught.value.sites[0].label
 
 
 def test_a_wrong_result_that_contributions_do_not_explain_is_a_diff_of_values() -> None:

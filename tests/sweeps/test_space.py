@@ -12,10 +12,11 @@ import yaml
 
 import ahbm
 from ahbm.base import packaged
+from ahbm.config.topology import load_machine
 from ahbm.errors import AhbmError, UnsupportedError
 from ahbm.sweeps.case import plan
+from ahbm.sweeps.sample import Range
 from ahbm.sweeps.space import KEYS, Space, space_schema
-from ahbm.sweeps.store import kinds_of
 from ahbm.table.processes import Places
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -218,5 +219,160 @@ def test_the_key_of_a_module_is_its_content() -> None:
 
 
 def test_columns_of_overrides_have_one_type() -> None:
-    kinds = kinds_of(Space(overrides={GBS: [1, 2.5], "system.sips.topology": ["ring_1d", "switch"], "n_slots": [2, 4]}))
-    assert kinds == {GBS: "double", "system.sips.topology": "string", "n_slots": "int64"}
+    space = Space(overrides={GBS: [1, 2.5], "system.sips.topology": ["ring_1d", "switch"], "n_slots": [2, 4]})
+    assert space.kinds == {GBS: "double", "system.sips.topology": "string", "n_slots": "int64"}
+
+
+def test_every_axis_is_a_loop_within_the_one_before_it() -> None:
+    """Written out: collectives, topologies, overrides (the last key the quickest), types, operators, roots, algorithms,
+    sizes, seeds."""
+    ns = "system.sips.link.latency_ns"
+    topologies, algorithms = ("npu_switch_8", "npu_ring_8"), ("tree_allreduce", "ring_allreduce")
+    found = cases(
+        collectives=["broadcast", "all_reduce"],
+        topologies=list(topologies),
+        overrides={ns: (9, 3), GBS: [100, 50], "n_slots": 4},
+        dtypes=["f32", "f16"],
+        ops=["max", "sum"],
+        roots=range(1, 3),
+        algorithms=list(algorithms),
+        sizes=["2K", 512],
+        seeds=[5, 2],
+        data=True,
+    )
+    wanted = [
+        (collective, topology, latency, gbs, 4, dtype, op, root, algorithm, nbytes, seed)
+        for collective in ("broadcast", "all_reduce")
+        for topology in topologies
+        for latency in (9, 3)
+        for gbs in (100, 50)
+        for dtype in ("f32", "f16")
+        for op in ("max", "sum")
+        for root in (1, 2)
+        for algorithm in algorithms
+        for nbytes in (512, 2048)
+        for seed in (5, 2)
+    ]
+
+    def facts(case: Any) -> tuple[object, ...]:
+        s = case.sweep
+        named = (s.overrides[ns], s.overrides[GBS], s.overrides["n_slots"])
+        return (s.collective, s.topology, *named, s.dtype, s.op, s.root, case.algorithm, case.nbytes, case.seed)
+
+    assert [facts(case) for case in found] == wanted
+    assert {tuple(case.sweep.varied) for case in found} == {(ns, GBS)}
+    keys = [case.key for case in found]
+    # Operators of a broadcast and roots of an all_reduce mean nothing.
+    assert len(set(keys)) == len(keys) // 2
+
+
+def test_points_of_ranges_are_the_innermost_machines() -> None:
+    found = cases(
+        topologies=["npu_switch_8", "npu_ring_8"],
+        overrides={"n_slots": [2, 4]},
+        ranges={GBS: [50, 60], "sizes": [4096, 8192]},
+        random=3,
+        sizes=[64, 128],
+    )
+    drawn = [(case.sweep.overrides[GBS], case.nbytes) for case in found[:3]]
+    assert len(set(drawn)) == 3
+    assert all(isinstance(gbs, int) and 50 <= gbs <= 60 and 4096 <= size <= 8192 for gbs, size in drawn)
+    for number, case in enumerate(found):
+        topology, slots = ("npu_switch_8", "npu_ring_8")[number // 6], (2, 4)[number // 3 % 2]
+        assert (case.sweep.topology, case.sweep.overrides["n_slots"]) == (topology, slots)
+        assert (case.sweep.overrides[GBS], case.nbytes) == drawn[number % 3]
+        assert list(case.sweep.varied) == ["n_slots", GBS] and "sizes" not in case.sweep.overrides
+
+
+def test_what_is_not_said_is_as_the_page_says() -> None:
+    space = Space()
+    assert space.to_json() == {} and space.measured == ("all_reduce",) and space.bytes == (1024, 32 << 10, 1 << 20)
+    found = list(plan(Space(topologies="npu_ring_8"), Places()))
+    facts = [(c.algorithm, c.nbytes, c.seed, c.sweep.dtype, c.sweep.op, c.sweep.root) for c in found]
+    assert facts == [(None, size, 0, "f16", "sum", 0) for size in (1024, 32 << 10, 1 << 20)]
+    assert all(case.sweep.data is True and case.sweep.check is False and case.sweep.ccl is None for case in found)
+    said = Space("all_gather", "ring_all_gather", Path("mine.yaml"), sizes=["1K"], data=False, random=0)
+    assert said.to_json() == {
+        "collectives": "all_gather",
+        "algorithms": "ring_all_gather",
+        "topologies": "mine.yaml",
+        "sizes": ["1K"],
+        "data": False,
+    }
+    assert Space(algorithms=None, overrides={}, ranges=None).count == 3 and space.sample_seed == 0
+    for given, told in (({"ranges": {GBS: [1, 2]}}, "ranges without random"), ({"sobol": 3}, "sobol without ranges")):
+        with pytest.raises(ahbm.AhbmError, match=told):
+            Space(**given)  # type: ignore[arg-type]
+
+
+def test_jobs_stand_behind_collectives_and_alone_where_none_is_named() -> None:
+    names = ["ring_allreduce", "tree_allreduce"]
+    alone = cases(jobs=["b", "a"], topologies=["npu_switch_8", "npu_ring_8"], algorithms=names)
+    assert [(case.sweep.job, case.sweep.topology, case.algorithm) for case in alone] == [
+        (job, topology, name) for job in ("b", "a") for topology in ("npu_switch_8", "npu_ring_8") for name in names
+    ]
+    assert {case.nbytes for case in alone} == {0} and Space(jobs=()).measured == ("all_reduce",)
+    both = cases(collectives="all_reduce", jobs="a", topologies="npu_ring_8", sizes=[64, 128], seeds=[1, 2])
+    assert [(case.sweep.job, case.nbytes) for case in both] == [(None, n) for n in (64, 64, 128, 128)] + [("a", 0)]
+
+
+def test_what_differs_somewhere_is_a_column_and_nothing_else() -> None:
+    space = {"overrides": {GBS: 50, "n_slots": 4}, "topologies": "npu_ring_8"}
+    assert Space(**space).varied == ()
+    own = [{"overrides": {GBS: 50}}, {"overrides": {GBS: 70}}, {"sizes": 64}]
+    assert Space(**space, cases=own).varied == (GBS,) and Space(**space, cases=own[:1]).varied == ()
+    drawn = Space(ranges={"n_slots": [2, 8], "sizes": [64, 128]}, random=2, overrides={GBS: [1, 2]})
+    assert drawn.varied == (GBS, "n_slots") and drawn.kinds == {GBS: "int64", "n_slots": "int64"}
+    shares = Space(ranges={"n_slots": [2, 8.5]}, random=2, cases=[{"overrides": {GBS: ["50", 60]}}])
+    assert shares.kinds == {GBS: "string", "n_slots": "double"}
+    (laid,) = Space(**space, cases=own[1:2]).spaces()
+    assert laid.overrides == {GBS: 70, "n_slots": 4} and laid.cases == ()
+
+
+def test_numbers_at_their_bounds() -> None:
+    for name, good, bad in (
+        ("roots", (-(2**31), 2**63 - 1), (-(2**31) - 1, 2**63, True, 1.5)),
+        ("seeds", (0, 2**63 - 1), (2**63, False, "1")),
+        ("sample_seed", (0, 2**63 - 1), (-1, 2**63, True)),
+        ("random", (), (-1, 2**63, True, "x")),
+        ("sizes", (1, "1", "64K"), (True, 2.5, "1X")),
+        ("dtypes", ("f16",), (3, "", "f\x0016")),
+        ("ops", ("max",), (3, "")),
+        ("collectives", ("all_gather",), (3, "")),
+    ):
+        for value in good:
+            assert getattr(Space(**{name: [value] if name != "sample_seed" else value}), name) in ([value], value)
+        for value in bad:
+            with pytest.raises(AhbmError, match=r"AHBM-C1(29|47) "):
+                Space(**{name: [value] if name not in ("sample_seed", "random") else value})
+
+
+def test_algorithms_are_names_or_functions_each_once() -> None:
+    def mine(*_: object, tl: object) -> None: ...
+
+    def own(name: str) -> Any:
+        return ahbm.algorithm(mine, name=name, kernel_args=lambda ranks, count, **how: (count,))
+
+    for none in (None, [], [None]):
+        assert Space(algorithms=none).named() == ((None,), {})
+    named, given = Space(algorithms=["ring_allreduce", own("own")]).named()
+    assert named == ("ring_allreduce", "own") and list(given) == ["own"]
+    for twice in (["x", "x"], ["ring_allreduce", None], [None, None], [own("x"), "x"]):
+        with pytest.raises(ahbm.AhbmError, match="AHBM-C129"):
+            Space(algorithms=twice).named()
+    assert "own" in Space(algorithms=own("own")).to_json()["algorithms"]
+    machine = Space(topologies=load_machine("npu_ring_8")).to_json()["topologies"]
+    assert machine.startswith("machine ") and len(machine) == 24
+
+
+def test_both_ends_of_a_range_are_drawn_and_integers_are_equally_likely() -> None:
+    shares = [number / 600 for number in range(600)]
+    one = Range.of("key", [1, 3])
+    found = [one.at(share) for share in shares]
+    assert [found.count(number) for number in (1, 2, 3)] == [200] * 3
+    assert Range.of("key", [5, 5]).at(0.999) == 5 and Range.of("key", [0, 1.0]).at(0.25) == 0.25
+    grown = Range.of("sizes", ["1K", "4K"])
+    assert (grown.least, grown.most, grown.log) == (1024, 4096, True) and grown.at(0.0) == 1024
+    assert abs(grown.at(0.5) - 2048) <= 1 and grown.at(0.99999) == 4096
+    slow = Range.of("key", {"from": 1.0, "to": 100, "log": True})
+    assert (slow.at(0.0), slow.at(0.5)) == (1.0, 10.0)

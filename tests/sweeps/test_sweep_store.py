@@ -13,16 +13,15 @@ import pytest
 
 import ahbm
 from ahbm.errors import ConfigError, DistributedError, UnsupportedError
-from ahbm.sweeps import build, work
-from ahbm.sweeps import case as case_module
-from ahbm.sweeps import store as store_module
+from ahbm.sweeps import work
 from ahbm.sweeps.case import plan
 from ahbm.sweeps.space import Space
-from ahbm.sweeps.store import Store
 from ahbm.sweeps.sweep import swept
-from ahbm.table import processes
+from ahbm.table import build, kept, processes
+from ahbm.table import store as store_module
 from ahbm.table.engine import Given, Here
 from ahbm.table.processes import Places
+from ahbm.table.store import Store
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -97,7 +96,7 @@ def test_the_table_is_the_same_however_it_was_run(kind: str) -> None:
 
 def test_rows_of_another_build_are_run_again_and_give_way(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     cases = ran("s")
-    for module in (work, store_module, case_module):
+    for module in (work, store_module, kept):
         monkeypatch.setattr(module, "build", lambda: "0.0.0+other")
     assert ran("s") == cases
     rows = Store("s").rows()

@@ -23,7 +23,7 @@ columns.STORED = (*columns.STORED[:at], toy, *columns.STORED[at:])
 columns.PRINTED = (*columns.PRINTED, columns.Printed("toys", "(2)", 6, lambda report: f"{2 * report.messages}"))
 
 import ahbm
-from ahbm.sweeps.store import Store
+from ahbm.table.store import Store
 from ahbm.table.cases import Sweep
 from ahbm.table.nccl import columns as heading, row
 from ahbm.table.running import attempt

@@ -23,7 +23,7 @@ from ahbm.ranks.seat import Call
 from ahbm.ranks.setup import Setup
 from ahbm.torch import host, remote
 from ahbm.torch.frames import RESULT, SUBMIT, Connection
-from ahbm.torch.host import LOOPBACK, Host
+from ahbm.torch.host import Host
 from ahbm.torch.remote import Remote
 from ahbm.torch.tensors import flat
 
@@ -39,7 +39,7 @@ Calls = Callable[[Member, torch.Tensor], Call]
 def pair(*, near: bool = True) -> Iterator[tuple[Host, Remote]]:
     """Both sides of a job of two ranks, in this process: it is a neighbour of its own."""
     door = Host(SMALL, 2, TIMEOUT_S)
-    far = Remote(1, (LOOPBACK, door.port), door.secret, TIMEOUT_S)
+    far = Remote(1, door.address, door.secret, TIMEOUT_S)
     try:
         if near:
             arrive = threading.Event()

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ahbm._core import collectives
+from ahbm.base.yaml_source import did_you_mean
+from ahbm.errors import ConfigError
 
 OPS = ("sum", "prod", "min", "max", "avg", "band", "bor", "bxor")
 """Reduction operators."""
@@ -43,3 +45,10 @@ class Collective(NamedTuple):
 
 COLLECTIVES: dict[str, Collective] = {facts[0]: Collective(*facts) for facts in collectives()}
 """Every collective by name."""
+
+
+def require_collective(collective: str, hint: str | None = None) -> None:
+    """Raises ConfigError (AHBM-C105) for what is no collective."""
+    if collective not in COLLECTIVES:
+        message = f"unknown collective {collective!r}"
+        raise ConfigError("AHBM-C105", message, hint=hint or did_you_mean(collective, COLLECTIVES))

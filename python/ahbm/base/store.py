@@ -7,8 +7,20 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+
+from ahbm.errors import AhbmError, Finding
+
+
+@contextmanager
+def writing(path: str | Path, code: str = "AHBM-F102") -> Iterator[None]:
+    """Raises the error of a code, a FormatError or ConfigError, where what is written at a path cannot be."""
+    try:
+        yield
+    except OSError as error:
+        raise AhbmError.of([Finding(code, f"{path} cannot be written: {error}")]) from error
 
 
 def store(files: Mapping[Path, bytes]) -> None:
@@ -55,9 +67,13 @@ def _write_special(path: Path, content: bytes) -> None:
     mode = path.stat().st_mode
     if stat.S_ISBLK(mode):
         raise OSError(errno.EINVAL, "it is a disk")
-    if sys.platform != "win32" and stat.S_ISFIFO(mode):
-        try:
-            os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
-        except OSError as error:
-            raise OSError(error.errno, "it is a pipe that nobody reads") from error
-    path.write_bytes(content)
+    if sys.platform == "win32" or not stat.S_ISFIFO(mode):
+        path.write_bytes(content)
+        return
+    try:
+        pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError as error:
+        raise OSError(error.errno, "it is a pipe that nobody reads") from error
+    os.set_blocking(pipe, True)
+    with open(pipe, "wb") as file:
+        file.write(content)

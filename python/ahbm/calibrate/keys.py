@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+from ahbm.base.optional import needed
 from ahbm.calibrate import calibration as c
 from ahbm.calibrate import cleaning, templates, written
 from ahbm.calibrate.coefficients import CHANGE
 from ahbm.calibrate.search import SCALE
 from ahbm.calibrate.tables import Floats, Table
-from ahbm.errors import ConfigError, UnsupportedError
+from ahbm.errors import ConfigError
 
 MOST = 9
 _KEY = re.compile(r"([A-Za-z_][\w.\-]{0,200})(?:=([0-9.eE+\-]+)\.\.([0-9.eE+\-]+))?")
@@ -31,12 +31,8 @@ def calibrate(
     """
     if template is None:
         raise ConfigError("AHBM-C195", "--free needs a template", hint="-t names one")
-    try:
-        solve = import_module("scipy.optimize").least_squares
-    except ImportError as error:
-        raise UnsupportedError(
-            "AHBM-U145", "scipy is not installed: --free needs it", hint='pip install "ahbm[fit]"'
-        ) from error
+    missing = "scipy is not installed: --free needs it", 'pip install "ahbm[fit]"'
+    solve = needed("scipy.optimize", *missing).least_squares
     given = templates.read(template, whole=True)
     base = dict(given.tree if accelerator is None else templates.computing(given.tree, accelerator))
     keys, starts, bounds = [], [], []

@@ -152,7 +152,7 @@ Traced = Callable[[Sequence[NDArray[np.intp]]], list[Site]]
 """From the wrong indices in every party's part of the result to the lines that they go back to."""
 
 
-def narrowed(case: Case, seed: int, tracing: Callable[[str, int], Traced]) -> DataError | None:
+def narrowed(case: Case, seed: int, tracing: Callable[[str, int], Traced] | None = None) -> DataError | None:
     """The error (AHBM-V301) where the result is wrong for numbers that need the whole width of their type.
 
     tracing: gives for the mode and the seed of the inputs what `explain_wrong` asks for.
@@ -168,7 +168,7 @@ def narrowed(case: Case, seed: int, tracing: Callable[[str, int], Traced]) -> Da
         _, results = case.execute(given)
         reference = Reference(request, given, exact=True)
         if any(len(reference.wrong(party, results[party])) for party in range(request.parties)):
-            return explain_wrong(case, given, results, reference, tracing("wide", seed + number))
+            return explain_wrong(case, given, results, reference, tracing and tracing("wide", seed + number))
     return None
 
 

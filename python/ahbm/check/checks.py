@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 IDENTICAL = "identical"
 """Beside `divergence`: bits that differ are a failure, and no note."""
 
-CALLS = 2
-"""Calls in a row that a program is checked for."""
+CALLS, ORDERS = 2, 4
+"""Calls in a row that a program is checked for, and orders of its agents that are tried where they could matter."""
 
 IDEMPOTENT = ("min", "max", "band", "bor")
 """Operators that do not mind a contribution that takes part twice."""
@@ -49,7 +49,7 @@ def parse(checks: str | Iterable[str]) -> frozenset[str]:
 
 
 def examine(
-    case: Case, compiled: Compiled, checks: frozenset[str], *, calls: int = CALLS, orders: int = 4, seed: int = 0
+    case: Case, compiled: Compiled, checks: frozenset[str], *, calls: int = CALLS, orders: int = ORDERS, seed: int = 0
 ) -> tuple[Finding, ...]:
     """Findings of the `checks` in the program of `compiled`.
 

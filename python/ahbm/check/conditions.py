@@ -72,7 +72,7 @@ class Recorded(int):
     def __neg__(self) -> Recorded:
         return Recorded(-int(self), ("sub", ("=", 0), self.formula), self.conditions)
 
-    def __divmod__(self, other: int) -> tuple[int, int]:  # type: ignore[override]
+    def __divmod__(self, other: int) -> tuple[int, int]:
         return self // other, self % other
 
     def ask(self, condition: Formula) -> None:

@@ -29,7 +29,8 @@ def derived(
     result: NDArray[Any],
     name: str,
 ) -> str | None:
-    """The hint for the wrong result of a party called `name`, its stored elements afterwards; None where nothing simple explains it."""
+    """The hint for the wrong result of a party called `name`, its stored elements afterwards; None where nothing simple
+    explains it."""
     part = request.part(party)
     wrong = reference.wrong(party, result)
     got = request.element.decode(result[part]).astype(np.float64)

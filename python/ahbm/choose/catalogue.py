@@ -11,7 +11,7 @@ from pathlib import Path
 from ahbm._core import Machine
 from ahbm.base.arguments import checked, refused
 from ahbm.base.arguments import overrides as overrides_of
-from ahbm.base.collectives import COLLECTIVES
+from ahbm.base.collectives import require_collective
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.config.ccl import CclConfig, split_overrides
 from ahbm.config.settings import Settings
@@ -89,10 +89,8 @@ class Catalogue(Sequence[Entry]):
         Raises ConfigError: AHBM-C105 for an unknown collective, C107 for an override that is none of ccl.yaml, C115 for
         an algorithm of another collective, C129 for two of one name; and what loading an algorithm raises.
         """
-        if collective not in COLLECTIVES:
-            refuse_kernel(collective)
-            hint = did_you_mean(collective, COLLECTIVES)
-            raise ConfigError("AHBM-C105", f"unknown collective {collective!r}", hint=hint)
+        refuse_kernel(collective)
+        require_collective(collective)
         of_machine, given = split_overrides(overrides_of(overrides))
         if of_machine:
             hint = "machines are given to the oracle, with their overrides"

@@ -60,18 +60,27 @@ class _Choosing(gymnasium.Env[Observation, Any], ABC):
 
     metadata = {"render_modes": []}  # noqa: RUF012 - as gymnasium declares it
 
+    @checked
     def __init__(
         self,
         outcomes: Outcomes,
-        shown: Sequence[int],
         *,
-        calls: int,
-        mix: Mix | None,
-        jobs: Sequence[Job],
-        faults: Sequence[Mapping[str, object]],
-        history: int,
-        per_chunk: bool,
+        calls: int = 256,
+        mix: Mix | None = None,
+        jobs: Sequence[Job] = (),
+        faults: Sequence[Mapping[str, object]] = (),
+        history: int = 8,
+        per_chunk: bool = False,
     ) -> None:
+        """outcomes: `Recorded` tables, or `Live`. calls: after so many an episode is truncated.
+
+        mix or jobs: the calls of an episode; without either, all that the tables have of its machine.
+        faults: overrides of machines, such as {"faults.links": "[{from: 0, to: 1, slowdown: 8}]"}; in every episode one
+        of them strikes before some call after the first, and nothing but the times says so.
+        history: times of so many calls before are shown. per_chunk: `info` has the shares of chunks, which simulates.
+
+        Raises ConfigError (AHBM-C129).
+        """
         if not isinstance(outcomes, Outcomes):
             raise refused("outcomes", "Recorded tables or Live", outcomes)
         for name, values, kind in (
@@ -84,6 +93,7 @@ class _Choosing(gymnasium.Env[Observation, Any], ABC):
         if mix is not None and jobs:
             raise refused("an environment", "of a mix or of jobs", mix)
         self.outcomes = outcomes
+        self.action_space, shown = self._actions(), self._shown()
         self._length = whole("calls", calls, 1, MOST_CALLS)
         self._history = whole("history", history, 0, MOST_HISTORY)
         self._per_chunk = per_chunk
@@ -189,6 +199,14 @@ class _Choosing(gymnasium.Env[Observation, Any], ABC):
         return self._described
 
     @abstractmethod
+    def _actions(self) -> gymnasium.Space[Any]:
+        """What an action may be."""
+
+    @abstractmethod
+    def _shown(self) -> Sequence[int]:
+        """The entries of the catalogue that are shown."""
+
+    @abstractmethod
     def _entry(self, action: Any) -> tuple[int, tuple[str, ...]]:
         """The entry of an action, and the parts of it that change nothing there."""
 
@@ -270,39 +288,11 @@ class _Choosing(gymnasium.Env[Observation, Any], ABC):
 class Select(_Choosing):
     """`ahbm/Select-v0`: an action is an entry of the catalogue."""
 
-    @checked
-    def __init__(
-        self,
-        outcomes: Outcomes,
-        *,
-        calls: int = 256,
-        mix: Mix | None = None,
-        jobs: Sequence[Job] = (),
-        faults: Sequence[Mapping[str, object]] = (),
-        history: int = 8,
-        per_chunk: bool = False,
-    ) -> None:
-        """outcomes: `Recorded` tables, or `Live`. calls: after so many an episode is truncated.
+    def _actions(self) -> spaces.Discrete:
+        return spaces.Discrete(len(self.outcomes.catalogue))
 
-        mix or jobs: the calls of an episode; without either, all that the tables have of its machine.
-        faults: overrides of machines, such as {"faults.links": "[{from: 0, to: 1, slowdown: 8}]"}; in every episode one
-        of them strikes before some call after the first, and nothing but the times says so.
-        history: times of so many calls before are shown. per_chunk: `info` has the shares of chunks, which simulates.
-
-        Raises ConfigError (AHBM-C129).
-        """
-        shown = range(len(outcomes.catalogue)) if isinstance(outcomes, Outcomes) else ()
-        super().__init__(
-            outcomes,
-            shown,
-            calls=calls,
-            mix=mix,
-            jobs=jobs,
-            faults=faults,
-            history=history,
-            per_chunk=per_chunk,
-        )
-        self.action_space = spaces.Discrete(len(shown))
+    def _shown(self) -> Sequence[int]:
+        return range(len(self.outcomes.catalogue))
 
     def _entry(self, action: Any) -> tuple[int, tuple[str, ...]]:
         return whole("an action", action, 0, len(self.outcomes.catalogue) - 1), ()
@@ -318,18 +308,7 @@ class SelectKnobs(_Choosing):
     """`ahbm/SelectKnobs-v0`: an action is an algorithm and a value of each knob that the emulator models."""
 
     @checked
-    def __init__(
-        self,
-        outcomes: Outcomes,
-        knobs: KnobSpace,
-        *,
-        calls: int = 256,
-        mix: Mix | None = None,
-        jobs: Sequence[Job] = (),
-        faults: Sequence[Mapping[str, object]] = (),
-        history: int = 8,
-        per_chunk: bool = False,
-    ) -> None:
+    def __init__(self, outcomes: Outcomes, knobs: KnobSpace, **episodes: Any) -> None:
         """outcomes: of `knobs.catalogue`. A knob that an algorithm does not have changes nothing, and
         `info["without_effect"]` names it. All else as of `Select`.
 
@@ -338,18 +317,14 @@ class SelectKnobs(_Choosing):
         if isinstance(outcomes, Outcomes) and outcomes.catalogue.id != knobs.catalogue.id:
             raise refused("outcomes", "outcomes of the catalogue of the knobs", outcomes.catalogue)
         self.knobs = knobs
-        super().__init__(
-            outcomes,
-            knobs.plain,
-            calls=calls,
-            mix=mix,
-            jobs=jobs,
-            faults=faults,
-            history=history,
-            per_chunk=per_chunk,
-        )
-        self.action_space = spaces.MultiDiscrete([len(values) for values in knobs.axes])
         self._any = tuple(np.ones(len(values), np.int8) for values in knobs.axes[1:])
+        super().__init__(outcomes, **episodes)
+
+    def _actions(self) -> spaces.MultiDiscrete:
+        return spaces.MultiDiscrete([len(values) for values in self.knobs.axes])
+
+    def _shown(self) -> Sequence[int]:
+        return self.knobs.plain
 
     def _entry(self, action: Any) -> tuple[int, tuple[str, ...]]:
         try:

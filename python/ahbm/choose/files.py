@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from ahbm.base.rules import Rule, Rules
-from ahbm.base.store import make_folders, store
+from ahbm.base.store import make_folders, store, writing
 from ahbm.choose.card import Card
 from ahbm.choose.evaluation import Evaluation, evaluate, judge
 from ahbm.choose.formats import ccl, mscclpp, nccl, nccl_sweep, ncclx, ucc
@@ -20,7 +20,6 @@ from ahbm.choose.tune import Tuned
 from ahbm.choose.written import folder_of
 from ahbm.choose.written import plans as written_plans
 from ahbm.config.ccl import CclConfig
-from ahbm.errors import FormatError
 from ahbm.runs import knobs
 
 LIBRARIES: tuple[Format, ...] = (nccl.FORMAT, ncclx.CSV, ncclx.JSON, mscclpp.FORMAT, ucc.FORMAT)
@@ -38,10 +37,8 @@ def save(tuned: Tuned, folder: str | Path, jobs: int | None = None) -> Card:
     Raises FormatError (AHBM-F102) for what cannot be written.
     """
     folder = Path(folder)
-    try:
+    with writing(folder):
         make_folders(folder)
-    except OSError as error:
-        raise FormatError("AHBM-F102", f"{folder} cannot be written: {error}") from error
     rules, missing = _tables(tuned)
     catalogue = tuned.table.catalogue
     config = CclConfig.load(catalogue.ccl, catalogue.overrides)
@@ -109,10 +106,8 @@ def _judged_plans(tuned: Tuned, folder: Path, plans: Mapping[str, Rule], jobs: i
 
 
 def _store(texts: Mapping[Path, str]) -> None:
-    try:
+    with writing(next(iter(texts)).parent):
         store({path: text.encode() for path, text in texts.items()})
-    except OSError as error:
-        raise FormatError("AHBM-F102", f"{next(iter(texts)).parent} cannot be written: {error}") from error
 
 
 def _notes(tuned: Tuned, judged: Evaluation) -> list[str]:

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ahbm.base.optional import needed
 from ahbm.base.request import Request
 from ahbm.choose.environment import Observation, Select
 from ahbm.choose.observation import Asked, Floats, Observer
 from ahbm.choose.outcomes import Outcomes
 from ahbm.choose.policies import Policy, Selecting, allowed, points
 from ahbm.choose.splits import Split
-from ahbm.errors import UnsupportedError
 from ahbm.selectors.protocol import Call, CostTable, Selector
 from ahbm.selectors.shortlist import Shortlist
 
@@ -28,12 +28,8 @@ TREES = 50
 
 def learner(name: str) -> Any:
     """A model of scikit-learn by its class. Raises UnsupportedError (AHBM-U145) where it is not installed."""
-    try:
-        from sklearn import ensemble, tree
-    except ImportError as error:
-        hint = "pip install 'ahbm[baselines]'"
-        raise UnsupportedError("AHBM-U145", "scikit-learn is not installed", hint=hint) from error
-    return getattr(tree, name, None) or getattr(ensemble, name)
+    missing = "scikit-learn is not installed", "pip install 'ahbm[baselines]'"
+    return getattr(needed("sklearn.tree", *missing), name, None) or getattr(needed("sklearn.ensemble", *missing), name)
 
 
 class Tree(Policy):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ahbm.base.optional import needed
 from ahbm.choose.environment import Observation, Select
 from ahbm.choose.outcomes import Outcomes
 from ahbm.choose.policies import Policy
 from ahbm.choose.splits import Split
-from ahbm.errors import UnsupportedError
 
 STEPS = 50_000
 """Calls that it learns from."""
@@ -27,12 +27,8 @@ class MaskablePPO(Policy):
         """steps: calls that it learns from. Raises UnsupportedError (AHBM-U145) where sb3-contrib is not installed."""
         super().__init__(seed)
         self._steps = steps
-        try:
-            import sb3_contrib
-            import torch
-        except ImportError as error:
-            hint = "pip install 'ahbm[baselines]'"
-            raise UnsupportedError("AHBM-U145", "sb3-contrib is not installed", hint=hint) from error
+        missing = "sb3-contrib is not installed", "pip install 'ahbm[baselines]'"
+        sb3_contrib, torch = (needed(name, *missing) for name in ("sb3_contrib", "torch"))
         # The order of sums depends on the number of threads.
         torch.set_num_threads(1)
         torch.use_deterministic_algorithms(True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from math import log
 from typing import Any, Protocol
 
@@ -18,9 +17,9 @@ from numpy.typing import NDArray
 
 from ahbm._core import Machine
 from ahbm.base.arguments import checked
+from ahbm.base.optional import needed
 from ahbm.choose.features import INPUTS, Describer, Features
 from ahbm.choose.oracle import OracleTable
-from ahbm.errors import UnsupportedError
 
 ESTIMATORS, DEPTH, RATE = 100, 3, 0.1
 """Trees of an estimate, their depth, and the share of each that counts."""
@@ -237,8 +236,4 @@ def _refuse_empty(table: OracleTable) -> None:
 
 
 def _sklearn(module: str) -> Any:
-    try:
-        return import_module(module)
-    except ImportError as error:
-        hint = "pip install ahbm[choose]"
-        raise UnsupportedError("AHBM-U145", "scikit-learn is not installed: training needs it", hint=hint) from error
+    return needed(module, "scikit-learn is not installed: training needs it", "pip install ahbm[choose]")

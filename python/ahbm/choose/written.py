@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from ahbm._core import Plan
 from ahbm.base.request import Request
 from ahbm.base.rules import Rule, Span, merged, spans
-from ahbm.base.store import make_folders
+from ahbm.base.store import make_folders, writing
 from ahbm.base.words import slug
 from ahbm.choose.card import PLANS
 from ahbm.choose.names import NCCL
@@ -20,7 +20,7 @@ from ahbm.config.ccl import CclConfig
 from ahbm.config.reading import PLAIN
 from ahbm.core.compiled import Cost
 from ahbm.core.emulator import Emulator
-from ahbm.errors import AhbmError, FormatError
+from ahbm.errors import AhbmError
 from ahbm.runs import knobs
 from ahbm.source.plan import PlanAlgorithm, runnable
 from ahbm.table.ladder import is_for_every_size
@@ -46,7 +46,7 @@ def plans(tuned: Tuned, folder: Path, config: CclConfig) -> tuple[dict[str, Rule
             file = f"{folder_of(name)}/{tuned.collective}_{at}_{slug(rule.algorithm, 'plan')}.xml"
             path = folder / file
             largest = max(size for size in sizes if size in rule.nbytes)
-            try:
+            with writing(path):
                 request = request_of(tuned.collective, largest, emulator.machine.sips, tuned.dtype)
                 plan = emulator.plan(request, rule.algorithm)
                 make_folders(home)
@@ -54,8 +54,6 @@ def plans(tuned: Tuned, folder: Path, config: CclConfig) -> tuple[dict[str, Rule
                 given = stated(tuned.table.catalogue.entry(rule.algorithm))
                 if given.knobs:
                     knobs.write(given, path)
-            except OSError as error:
-                raise FormatError("AHBM-F102", f"{path} cannot be written: {error}") from error
             found[file] = rule
     return found, missing
 

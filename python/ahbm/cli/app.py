@@ -25,6 +25,20 @@ MODULES = {"init": "scaffold", "new": "scaffold", "list": "listing", "topology":
 """The modules of the commands that are not called as their module is."""
 
 
+_TYPED = "ahbm.typed"
+
+
+def spelled(context: Any, name: str) -> str:
+    """An option by the name by which it is on the command line: a message says it as the user does."""
+    (parameter,) = (parameter for parameter in context.command.params if parameter.name == name)
+    names = [*parameter.opts, *parameter.secondary_opts]
+    for word in context.meta.get(_TYPED, ()):
+        for option in names:
+            if word.partition("=")[0] == option or (len(option) == 2 and word.startswith(option)):
+                return str(option)
+    return str(parameter.opts[-1])
+
+
 class Command(typer.core.TyperCommand):
     """A command in which an option that is given twice means both, or is refused."""
 
@@ -39,6 +53,7 @@ class Command(typer.core.TyperCommand):
         """Raises ConfigError (AHBM-C146) for an option that is given twice and takes one value."""
         if ctx.resilient_parsing:  # a line that is still being written
             return super().parse_args(ctx, args)
+        ctx.meta[_TYPED] = list(args)
         parser: Any = self.make_parser(ctx)
         try:
             _, _, order = parser.parse_args(args=list(args))
@@ -51,7 +66,7 @@ class Command(typer.core.TyperCommand):
         for parameter in order:
             once = parameter.param_type_name == "option" and not (parameter.multiple or parameter.is_flag)
             if once and parameter.name in given:
-                name = parameter.opts[-1]
+                name = spelled(ctx, parameter.name)
                 raise ConfigError(
                     "AHBM-C146",
                     f"{name} is given twice: ahbm {self.name} takes it once",

@@ -14,7 +14,7 @@ from ahbm.cli import progress
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
 from ahbm.cli.ladder import climbed
-from ahbm.cli.options import Check, CollectiveOrPlan, Device, Json, Processes, Swept
+from ahbm.cli.options import Check, CollectiveOrPlan, Device, Json, Swept
 from ahbm.cli.output import fail, print_rows
 from ahbm.cli.targets import Targeted, arguments_of
 from ahbm.errors import ConfigError
@@ -50,7 +50,6 @@ def bench(
         Path | None,
         typer.Option("--ladder", metavar="FILE", help="With --vary: write the quickest for each range as a ccl.yaml."),
     ] = None,
-    jobs: Processes = None,
     as_json: Json = False,
     as_lines: Annotated[
         bool, typer.Option("--json-lines", help="Print each row as a line of JSON, as soon as it is there.")
@@ -74,14 +73,14 @@ def bench(
     target = target or swept.calibrated_for()
     how: dict[str, Any] = {"step": step, "device": device, "check": check}
     if swept.vary:
-        climbed(swept.sweep(target, arguments_of(context), **how), ladder, as_json, jobs=jobs)
+        climbed(swept.sweep(target, arguments_of(context), **how), ladder, as_json, **swept.runs)
         return
     if ladder is not None:
         raise ConfigError("AHBM-C146", "--ladder is for variations", hint="--vary instances=1,2,4")
     sweeps = swept.sweeps(target, arguments_of(context), **how)
     if not as_json and not as_lines:
         typer.echo("\n".join(dict.fromkeys(line for sweep in sweeps for line in nccl.header(sweep))))
-    rows = attempt(sweeps, tell=progress.at, jobs=jobs)
+    rows = attempt(sweeps, **swept.runs)
     if as_json:
         cells = list(rows)
         progress.clear()

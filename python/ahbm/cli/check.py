@@ -22,6 +22,7 @@ from ahbm.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ahbm.runs.keywords import Arguments
     from ahbm.runs.verdict import Checked, CheckOptions
 
 
@@ -115,7 +116,14 @@ def check(
 
         # Several numbers of ranks are no several machines here: the answer is about all of them.
         place = replace(terms, ranks=None)
-        root = {"root": terms.root} if is_given(context, "root") else {}
+        request: Arguments = {
+            "dtype": parse_dtype(terms.dtype),
+            "op": terms.op,
+            "ccl": terms.ccl,
+            "overrides": place.overrides,
+        }
+        if is_given(context, "root"):
+            request["root"] = terms.root
         for algorithm in algorithms or ():
             yield c.check_kernel(
                 algorithm,
@@ -125,11 +133,7 @@ def check(
                 seed=seed,
                 ranks=parse_ranks(terms.ranks),
                 sizes=[] if size is None else [parse_size(one) for one in size.split(",")],
-                dtype=parse_dtype(terms.dtype),
-                op=terms.op,
-                ccl=terms.ccl,
-                overrides=place.overrides,
-                **root,
+                **request,
             )
 
     verdicts, excerpts = set(), Excerpts()

@@ -12,7 +12,7 @@ import typer
 from ahbm.cli import completion, progress
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import Json, Processes, Swept, is_given
+from ahbm.cli.options import Json, Swept, refuse_given
 from ahbm.cli.output import fail
 from ahbm.errors import ConfigError
 
@@ -44,7 +44,6 @@ def compare(
     *,
     swept: Swept,
     as_gate: Annotated[bool, typer.Option("--gate", help="Fail when anything is slower, wrong or gone.")] = False,
-    jobs: Processes = None,
     as_json: Json = False,
 ) -> None:
     """Compare two runs, two algorithms or two machines, picosecond by picosecond: simulated times have no noise.
@@ -55,11 +54,10 @@ def compare(
     from ahbm.runs import compare as c
 
     if after is None:
-        _measured(context, before, swept, as_gate, jobs, as_json)
+        _measured(context, before, swept, as_gate, as_json)
         return
     files = ("before", "after", "as_gate", "as_json")
-    if given := [name for name in context.params if name not in files and is_given(context, name)]:
-        raise ConfigError("AHBM-C146", f"files are compared as they are, without {', '.join(given)}")
+    refuse_given(context, "files are compared as they are", [name for name in context.params if name not in files])
     before_why, after_why = c.explanation(before), c.explanation(after)
     if before_why is not None and after_why is not None:
         steps = c.compare_steps(before_why, after_why)
@@ -71,9 +69,7 @@ def compare(
     _tell(c.compare(c.load(before), c.load(after)), as_gate, as_json)
 
 
-def _measured(
-    context: typer.Context, target: str, swept: Swept, as_gate: bool, jobs: int | None, as_json: bool
-) -> None:
+def _measured(context: typer.Context, target: str, swept: Swept, as_gate: bool, as_json: bool) -> None:
     from ahbm.runs import compare as c
     from ahbm.table.cases import Refused
     from ahbm.table.nccl import footer
@@ -89,7 +85,7 @@ def _measured(
             f"ahbm compare compares two, not {len(sides)}",
             hint="-a A -a B or -t A -t B with a collective, or two files",
         )
-    cells = [list(attempt([side], tell=progress.at, jobs=jobs)) for side in sides]
+    cells = [list(attempt([side], **swept.runs)) for side in sides]
     progress.clear()
     reports = [[cell for cell in side if not isinstance(cell, Refused)] for side in cells]
     refused = [cell for side in cells for cell in side if isinstance(cell, Refused)]

@@ -6,14 +6,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ahbm.cli import completion, progress
+from ahbm.cli import progress
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import CollectiveOrPlan, Json, Processes, Swept, output_option
+from ahbm.cli.options import CollectiveOrPlan, Json, Swept, Synthesized, algorithm_option, output_option
 from ahbm.cli.output import fail_where
 from ahbm.cli.targets import Targeted, arguments_of
 from ahbm.errors import ConfigError
@@ -26,13 +26,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class _Swept(Swept):
     algorithms: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-a",
-            "--algorithm",
-            autocompletion=completion.algorithms,
-            help="Candidate: name, module or plan; repeatable. Else all configured.",
-        ),
+        list[str] | None, algorithm_option("Candidate: name, module or plan; repeatable. Else all configured.")
     ] = None
 
 
@@ -50,15 +44,12 @@ def ladder(
     target: CollectiveOrPlan,
     *,
     swept: _Swept,
-    synth: Annotated[
-        list[str] | None, typer.Option("--synth", help="Candidate: schedules by this method; repeatable.")
-    ] = None,
+    synth: Synthesized = None,
     chunks: Annotated[int, typer.Option("-k", "--chunks", help="Chunks of one share of synthesized schedules.")] = 1,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the search.")] = 0,
     output: Annotated[
         Path | None, output_option("Write a ccl.yaml; into a folder, also an MSCCL file per range.")
     ] = None,
-    jobs: Processes = None,
     as_json: Json = False,
 ) -> None:
     """Simulate all candidates over sizes and keep the quickest for each range of sizes."""
@@ -66,27 +57,18 @@ def ladder(
     if not synth and (chunks, seed) != (1, 0):
         raise ConfigError("AHBM-C146", "--chunks and --seed are for --synth")
     sweep = swept.sweep(target, arguments_of(context))
-    climbed(sweep, output, as_json, tuple(synth or ()), chunks=chunks, seed=seed, jobs=jobs)
+    climbed(sweep, output, as_json, methods=tuple(synth or ()), chunks=chunks, seed=seed, **swept.runs)
 
 
-def climbed(
-    sweep: Sweep,
-    output: Path | None,
-    as_json: bool,
-    methods: tuple[str, ...] = (),
-    *,
-    chunks: int = 1,
-    seed: int = 0,
-    jobs: int | None = None,
-) -> None:
-    """Prints the ladder of a sweep, and writes it if there is an output.
+def climbed(sweep: Sweep, output: Path | None, as_json: bool, **how: Any) -> None:
+    """Prints the ladder of a sweep, and writes it if there is an output. how: as of `ahbm.table.ladder.climb`.
 
     Raises `Ladder.failure`, and writes nothing, where no candidate is left at a size. Exits as for wrong results where
     a candidate's is.
     """
     from ahbm.table.ladder import climb
 
-    found = climb(sweep, methods, chunks=chunks, seed=seed, tell=progress.at, jobs=jobs)
+    found = climb(sweep, **how)
     progress.clear()
     failure = found.failure
     written = found.save(output) if output is not None and failure is None else []

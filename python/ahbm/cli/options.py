@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 import typer
 
 from ahbm.base.codes import CHECKS
-from ahbm.cli import completion
+from ahbm.cli import completion, progress
+from ahbm.cli.app import spelled
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -67,11 +68,16 @@ CollectiveOrPlan = Annotated[
         show_default=False,
     ),
 ]
-Algorithms = Annotated[
-    list[str] | None,
-    typer.Option(
-        "-a", "--algorithm", autocompletion=completion.algorithms, help="Name, or path of a module; repeatable."
-    ),
+
+
+def algorithm_option(about: str) -> Any:
+    """`-a/--algorithm`, of every command that takes algorithms."""
+    return typer.Option("-a", "--algorithm", autocompletion=completion.algorithms, help=about)
+
+
+Algorithms = Annotated[list[str] | None, algorithm_option("Name, or path of a module; repeatable.")]
+Synthesized = Annotated[
+    list[str] | None, typer.Option("--synth", help="Candidate: schedules by this method; repeatable.")
 ]
 Check = Annotated[
     str | None,
@@ -84,6 +90,10 @@ NoData = Annotated[bool, typer.Option("--no-data", help="Simulate the time only.
 Processes = Annotated[
     int | None,
     typer.Option("-j", "--jobs", min=1, max=4096, metavar="N", help="Processes that share the work."),
+]
+Store = Annotated[
+    Path | None,
+    typer.Option("--store", metavar="DIR", help="A folder of rows, as of `ahbm sweep`; those in it are not run again."),
 ]
 
 
@@ -266,10 +276,7 @@ def _named(text: str) -> tuple[str, str]:
 class Asked(Recorded, Files, Terms):
     """One collective or plan, and how it is run."""
 
-    algorithms: Annotated[
-        list[str] | None,
-        typer.Option("-a", "--algorithm", autocompletion=completion.algorithms, help="Name, or path of a module."),
-    ] = None
+    algorithms: Annotated[list[str] | None, algorithm_option("Name, or path of a module.")] = None
     size: Size = None
     protocol: Annotated[str | None, typer.Option("--protocol", help="Plans: Simple, LL or LL128.")] = None
     slice_bytes: Annotated[
@@ -395,7 +402,7 @@ class Sizes:
     def refuse_sizes_given_twice(self, context: Any) -> None:
         """Raises ConfigError (AHBM-C146) for --sizes beside the options that make sizes."""
         made = ("begin", "end", "factor", "step")
-        given = [p.opts[-1] for p in context.command.params if p.name in made and is_given(context, p.name)]
+        given = given_of(context, made)
         if self.sizes is not None and given:
             raise ConfigError("AHBM-C146", f"--sizes and {', '.join(given)} are both given", hint="give one of them")
 
@@ -413,6 +420,13 @@ class Swept(Sizes, Terms):
     quirks: Quirks = False
     program: Program = None
     frontend: Frontend = None
+    store: Store = None
+    jobs: Processes = None
+
+    @property
+    def runs(self) -> dict[str, Any]:
+        """How the cases run, as `ahbm.table.running.attempt` takes it."""
+        return {"tell": progress.at, "jobs": self.jobs, "store": self.store}
 
     def sweeps(self, target: str, args: Sequence[str] = (), **how: Any) -> list[Sweep]:
         """`sweep` on every machine. Raises as it."""
@@ -493,9 +507,15 @@ class Swept(Sizes, Terms):
 
 def refuse_given(context: Any, why: str, names: Sequence[str]) -> None:
     """Raises ConfigError (AHBM-C146) for those of the parameters `names` that are on the command line."""
-    given = [name for name in names if is_given(context, name)]
+    given = given_of(context, names)
     if given:
         raise ConfigError("AHBM-C146", f"{why}: without {', '.join(given)}")
+
+
+def given_of(context: Any, names: Sequence[str]) -> list[str]:
+    """Those of the parameters `names` that are on the command line, each by the name by which it is there."""
+    own = {parameter.name for parameter in context.command.params}
+    return [spelled(context, name) for name in names if name in own and is_given(context, name)]
 
 
 def is_given(context: Any, name: str) -> bool:

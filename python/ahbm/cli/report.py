@@ -16,7 +16,6 @@ from ahbm.cli.groups import grouped
 from ahbm.cli.options import (
     Device,
     Json,
-    Processes,
     Recorded,
     Swept,
     output_option,
@@ -74,7 +73,6 @@ def report(
     explain: Annotated[bool, typer.Option(help="Also where the time of the largest size went.")] = True,
     charts: Annotated[Path | None, typer.Option("--charts", help="Also every chart as a file in this folder.")] = None,
     kind: Annotated[str, typer.Option("--format", help="Of these files: svg or png.")] = "svg",
-    jobs: Processes = None,
     as_json: Json = False,
 ) -> None:
     """Write one HTML file: what is fastest, how far from the bound, why, what to try; with charts and a timeline.
@@ -100,15 +98,15 @@ def report(
         page = comparisons.of_files(target, after)
     elif ladder or target.endswith((".yaml", ".yml")):
         _refuse(context, "a ladder", (*OF_JOBS, "numerics", "device", "explain"))
-        page, facts, wrong = _ladder(target, args, swept, methods, jobs)
+        page, facts, wrong = _ladder(target, args, swept, methods)
     elif (timed := _timed(target, args, swept, recorded)) is not None:
-        _refuse(context, f"{target} runs for its time only", ("synth", "numerics", "device", "explain"))
+        _refuse(context, f"{target} runs for its time only", ("synth", "numerics", "device", "explain", "store"))
         sizes = ("begin", "factor", "sizes", "vary", "no_data", "root", *(["end"] if timed[2] else []))
         _refuse(context, f"{target} runs once, for its time only", sizes)
         page, facts, _ = timed
     else:
         _refuse(context, f"{target} is no job", OF_JOBS)
-        page, cells, facts = _measured(target, args, swept, methods, numerics, device, explain, jobs)
+        page, cells, facts = _measured(target, args, swept, methods, numerics, device, explain)
     page.write(output)
     progress.clear()
     written = [output, *(page.write_charts(charts, kind) if charts is not None else ())]
@@ -133,7 +131,7 @@ def _refuse(context: Any, why: str, names: tuple[str, ...]) -> None:
 
 
 def _ladder(
-    target: str, args: tuple[str, ...], swept: Swept, methods: tuple[str, ...], jobs: int | None
+    target: str, args: tuple[str, ...], swept: Swept, methods: tuple[str, ...]
 ) -> tuple[Page, dict[str, Any], bool]:
     from ahbm.table.ladder import climb, of_file
     from ahbm.views import ladders
@@ -144,7 +142,7 @@ def _ladder(
         sweep = replace(swept, ccl=Path(target), algorithms=given).sweep(collective)
     else:
         sweep = swept.sweep(target, args)
-    found = climb(sweep, methods, tell=progress.at, jobs=jobs)
+    found = climb(sweep, methods, **swept.runs)
     if found.failure is not None:
         raise found.failure
     progress.at("drawing the page")
@@ -201,7 +199,6 @@ def _measured(
     numerics: bool,
     device: bool,
     explain: bool,
-    jobs: int | None,
 ) -> tuple[Page, list[Report | Refused], dict[str, Any]]:
     from ahbm.table import nccl
     from ahbm.table.ladder import schedules
@@ -220,14 +217,14 @@ def _measured(
         given = [name for name, on in (("--numerics", numerics), ("--synth", bool(methods))) if on]
         if given:
             raise ConfigError("AHBM-C146", f"{', '.join(given)}: the page is about one machine, not {len(sweeps)}")
-        sides = [list(attempt([sweep], tell=progress.at, jobs=jobs, choosing=True)) for sweep in sweeps]
+        sides = [list(attempt([sweep], choosing=True, **swept.runs)) for sweep in sweeps]
         cells = [cell for side in sides for cell in side]
         progress.at("drawing the page")
         page = machines.page(list(zip(sweeps, sides, strict=True)))
         return page, cells, nccl.to_json(sweeps, cells, sys.argv[1:])
     # It is made while the simulations run.
     bundle()
-    contents = gather(sweeps[0], counts[1:] and counts, numerics, explain, progress.at, jobs)
+    contents = gather(sweeps[0], counts[1:] and counts, numerics, explain, **swept.runs)
     progress.at("drawing the page")
     for sentence in contents.left_out:
         typer.echo(f"note: {sentence} --no-explain does not try.", err=True)

@@ -10,7 +10,7 @@ import typer
 
 from ahbm.cli import progress
 from ahbm.cli.app import app
-from ahbm.cli.options import Json, Processes, is_given, output_option
+from ahbm.cli.options import Json, Processes, given_of, output_option
 from ahbm.cli.output import fail_where
 from ahbm.errors import ConfigError
 
@@ -72,10 +72,12 @@ def sweep(
         "diff": ("as_json",),
         "compact": ("as_json",),
     }.get(what, ("output", "jobs", "dask", "as_json"))
-    for name in context.params:
-        if name not in ("what", "stores", *takes) and is_given(context, name):
-            called = f"sweep {what}" if what in ACTIONS else "sweep of a space"
-            raise ConfigError("AHBM-C146", f"ahbm {called} does not take --{name.removeprefix('as_')}")
+    for name in given_of(context, [name for name in context.params if name not in ("what", "stores", *takes)]):
+        called = f"sweep {what}" if what in ACTIONS else "sweep of a space"
+        raise ConfigError("AHBM-C146", f"ahbm {called} does not take {name}")
+    for together in (("as_csv", "as_json", "output"), ("pareto", "best", "sensitivity")):
+        if what == "show" and len(both := given_of(context, together)) > 1:
+            raise ConfigError("AHBM-C146", f"{' and '.join(both)} are both given", hint="give one of them")
     folders = list(stores or ())
     wanted = {"show": 1, "diff": 2, "compact": 1}.get(what, 0)
     if len(folders) != wanted:
@@ -86,7 +88,7 @@ def sweep(
     elif what == "diff":
         _diff(folders[0], folders[1], as_json)
     elif what == "compact":
-        from ahbm.sweeps.store import Store
+        from ahbm.table.store import Store
 
         before, after = Store(folders[0]).compact()
         typer.echo(json.dumps({"before": before, "after": after}) if as_json else f"{before} parts are {after}")
@@ -139,13 +141,8 @@ def _show(
     as_json: bool,
 ) -> None:
     from ahbm.sweeps import answers
-    from ahbm.sweeps.store import Store
+    from ahbm.table.store import Store
 
-    forms = [name for name, on in (("--csv", as_csv), ("--json", as_json), ("-o", output)) if on]
-    asked = [name for name, on in (("--pareto", pareto), ("--best", best), ("--sensitivity", sensitivity)) if on]
-    for names in (forms, asked):
-        if len(names) > 1:
-            raise ConfigError("AHBM-C146", f"{' and '.join(names)} are both given", hint="give one of them")
     goals = [goal.strip() for goal in pareto.split(",")] if pareto is not None else ["time"] if best else []
     store = Store(folder)
     if output is not None:
@@ -222,7 +219,7 @@ def _table(rows: Rows, goals: list[str]) -> None:
 
 def _diff(before: Path, after: Path, as_json: bool) -> None:
     from ahbm.sweeps.answers import changes
-    from ahbm.sweeps.store import Store
+    from ahbm.table.store import Store
 
     found, same = changes(Store(before).rows(), Store(after).rows())
     if as_json:

@@ -13,7 +13,17 @@ import typer
 from ahbm.cli import completion, progress
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import Dtype, Json, Machine, Processes, Sizes, is_given, output_option
+from ahbm.cli.options import (
+    Dtype,
+    Json,
+    Machine,
+    Processes,
+    Sizes,
+    Synthesized,
+    algorithm_option,
+    given_of,
+    output_option,
+)
 from ahbm.cli.output import fail_where
 from ahbm.errors import ConfigError
 
@@ -35,16 +45,9 @@ class _Tuned(Sizes, Machine):
     dtype: Dtype = "f16"
     algorithms: Annotated[
         list[str] | None,
-        typer.Option(
-            "-a",
-            "--algorithm",
-            autocompletion=completion.algorithms,
-            help="Candidate: name, module or plan; repeatable. Else all configured, and all of --synth.",
-        ),
+        algorithm_option("Candidate: name, module or plan; repeatable. Else all configured, and all of --synth."),
     ] = None
-    synth: Annotated[
-        list[str] | None, typer.Option("--synth", help="Candidate: schedules by this method; repeatable.")
-    ] = None
+    synth: Synthesized = None
 
     def listed(self, collective: str) -> list[int]:
         """The sizes. Raises ConfigError: AHBM-C140, C147."""
@@ -81,6 +84,30 @@ class _Tuned(Sizes, Machine):
         return [*configured(collective, machines, self.ccl, overrides), *synthesized]
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Written:
+    """What files say."""
+
+    budget: Annotated[int | None, typer.Option("--budget", min=1, metavar="RUNS", help="The most simulations.")] = None
+    channels: Annotated[
+        int | None, typer.Option("--channels", min=1, max=1024, help="Channels to write for NCCL; 16 by default.")
+    ] = None
+    protocol: Annotated[
+        str | None,
+        typer.Option("--protocol", help="Protocol to write for NCCL: ll, ll128, simple; else the quickest."),
+    ] = None
+    nodes: Annotated[
+        int | None,
+        typer.Option(
+            "--nodes",
+            min=1,
+            max=1 << 20,
+            help="Computers among which the ranks of a machine are; else its nodes.",
+            show_default=False,
+        ),
+    ] = None
+
+
 @app.command(
     page="choose",
     examples=(
@@ -109,24 +136,7 @@ def tune(
         str | None,
         typer.Option("--format", metavar="NAME", help="Of --evaluate: the file's format; else its content shows it."),
     ] = None,
-    budget: Annotated[int | None, typer.Option("--budget", min=1, metavar="RUNS", help="The most simulations.")] = None,
-    channels: Annotated[
-        int | None, typer.Option("--channels", min=1, max=1024, help="Channels to write for NCCL; 16 by default.")
-    ] = None,
-    protocol: Annotated[
-        str | None,
-        typer.Option("--protocol", help="Protocol to write for NCCL: ll, ll128, simple; else the quickest."),
-    ] = None,
-    nodes: Annotated[
-        int | None,
-        typer.Option(
-            "--nodes",
-            min=1,
-            max=1 << 20,
-            help="Computers among which the ranks of a machine are; else its nodes.",
-            show_default=False,
-        ),
-    ] = None,
+    written: _Written,
     output: Annotated[Path | None, output_option("The folder of the files.")] = None,
     jobs: Processes = None,
     as_json: Json = False,
@@ -137,18 +147,13 @@ def tune(
     of sizes: a ccl.yaml, the tables of the libraries, plans of what NCCL cannot run, and a card with what they lose.
     An algorithm whose result is wrong is not chosen where it is, and the exit code is 8.
     """
-    if tuned.sizes is not None:
-        names = {"begin": "-b", "end": "-e", "factor": "-f"}
-        given = [name for key, name in names.items() if is_given(context, key)]
-        if given:
-            raise ConfigError("AHBM-C146", f"--sizes and {', '.join(given)} are both given", hint="give one of them")
+    tuned.refuse_sizes_given_twice(context)
     if evaluate is not None:
-        for key, name in {"budget": "--budget", "channels": "--channels", "protocol": "--protocol"}.items():
-            if is_given(context, key):
-                raise ConfigError("AHBM-C146", f"--evaluate takes no {name}", hint="they are of files that are written")
-        if output is not None:
-            raise ConfigError("AHBM-C146", "--evaluate writes nothing: it takes no -o")
-        found = _evaluated(evaluate, collective, tuned, format, nodes, jobs, as_json)
+        for name in given_of(context, ("budget", "channels", "protocol")):
+            raise ConfigError("AHBM-C146", f"--evaluate takes no {name}", hint="they are of files that are written")
+        for name in given_of(context, ("output",)):
+            raise ConfigError("AHBM-C146", f"--evaluate writes nothing: it takes no {name}")
+        found = _evaluated(evaluate, collective, tuned, format, written.nodes, jobs, as_json)
         progress.clear()
         _print_evaluation(found, as_json)
         fail_where(bool(found.wrong))
@@ -160,7 +165,7 @@ def tune(
         raise ConfigError("AHBM-C146", "neither a collective nor a file is given", hint=hint)
     if output is None:
         raise ConfigError("AHBM-C146", "ahbm tune writes its files into a folder", hint="name it: -o tuned")
-    saved = _write(collective, tuned, output, budget, channels, protocol, nodes, jobs, as_json)
+    saved = _write(collective, tuned, written, output, jobs, as_json)
     fail_where(bool(saved.tuned.wrong))
 
 
@@ -210,27 +215,17 @@ def _print_evaluation(found: Evaluation, as_json: bool) -> None:
         typer.echo(str(finding))
 
 
-def _write(
-    collective: str,
-    tuned: _Tuned,
-    output: Path,
-    budget: int | None,
-    channels: int | None,
-    protocol: str | None,
-    nodes: int | None,
-    jobs: int | None,
-    as_json: bool,
-) -> Card:
+def _write(collective: str, tuned: _Tuned, written: _Written, output: Path, jobs: int | None, as_json: bool) -> Card:
     from ahbm.base.elements import parse_dtype
     from ahbm.choose.files import save
     from ahbm.choose.names import PROTOCOLS
     from ahbm.choose.tune import CHANNELS, Given, check_collective, tune
 
     check_collective(collective)
+    protocol, nodes = written.protocol, written.nodes
     if protocol is not None and protocol not in PROTOCOLS:
-        raise ConfigError(
-            "AHBM-C146", f"--protocol {protocol[:40]}: no protocol of NCCL", hint=f"one of {', '.join(PROTOCOLS)}"
-        )
+        hint = f"one of {', '.join(PROTOCOLS)}"
+        raise ConfigError("AHBM-C146", f"--protocol {protocol[:40]}: no protocol of NCCL", hint=hint)
     machines, overrides = tuned.machines()
     for machine in machines:
         if nodes and machine.sips % nodes:
@@ -241,8 +236,8 @@ def _write(
         tuned.listed(collective),
         collective=collective,
         dtype=parse_dtype(tuned.dtype),
-        given=Given(channels or CHANNELS, protocol, nodes),
-        budget=budget,
+        given=Given(written.channels or CHANNELS, protocol, nodes),
+        budget=written.budget,
         jobs=jobs,
         tell=_tells(as_json),
     )

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ahbm.base import packaged
-from ahbm.base.collectives import COLLECTIVES
+from ahbm.base.collectives import COLLECTIVES, require_collective
 from ahbm.base.load import load_text
 from ahbm.base.yaml_source import KeyPath, Source, did_you_mean, parse, scalar, scalar_text
 from ahbm.config.checks import AUTO, Check, backpressure, integer, selector, size, text, texts
@@ -117,10 +117,7 @@ class CclConfig:
         Raises ConfigError AHBM-C105 for an unknown collective, C106 when none is configured for it, its size and its
         ranks.
         """
-        if collective not in COLLECTIVES:
-            raise ConfigError(
-                "AHBM-C105", f"unknown collective {collective!r}", hint=did_you_mean(collective, COLLECTIVES)
-            )
+        require_collective(collective)
         choice = self._collectives.get(collective)
         if isinstance(choice, str):
             return (choice,)

@@ -8,7 +8,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ahbm.base.arrays import BITS, DTYPE_NAMES, kernel_dtype
-from ahbm.base.collectives import BITWISE, COLLECTIVES, OPS
+from ahbm.base.collectives import BITWISE, COLLECTIVES, OPS, require_collective
 from ahbm.base.placement import DPPolicy
 from ahbm.base.request import Request
 from ahbm.base.yaml_source import did_you_mean
@@ -35,8 +35,7 @@ def requested(
     Raises ConfigError (AHBM-C105) for an unknown collective, DataError (AHBM-V101) for unfit buffers, UnsupportedError
     (AHBM-U130) for their dtype.
     """
-    if collective not in COLLECTIVES:
-        raise ConfigError("AHBM-C105", f"unknown collective {collective!r}", hint=did_you_mean(collective, COLLECTIVES))
+    require_collective(collective)
     if not buffers:
         raise DataError("AHBM-V101", "no buffers")
     first, axes = buffers[0], 1 if placement is None else 2

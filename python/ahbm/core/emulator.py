@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 from ahbm._core import Machine, Plan, Protocol
 from ahbm.base import layout as layouts
 from ahbm.base.arguments import checked, refused
-from ahbm.base.collectives import COLLECTIVES
+from ahbm.base.collectives import require_collective
 from ahbm.base.knobs import Knobs
 from ahbm.base.layout import Layout
 from ahbm.base.logs import DEBUG, INFO, log
 from ahbm.base.quickest import quickest
 from ahbm.base.request import Request
-from ahbm.base.yaml_source import did_you_mean
 from ahbm.config.ccl import CclConfig, split_overrides
 from ahbm.config.protocols import CallCosts, applied, chosen, crossing, forced, usable, used_with
 from ahbm.config.settings import Settings
@@ -32,7 +31,7 @@ from ahbm.core.least import least
 from ahbm.core.limits import Bound, Limits
 from ahbm.core.lowerings import Lowerings
 from ahbm.core.with_knobs import WithKnobs, with_knobs
-from ahbm.errors import AhbmError, ConfigError, DataError, UnsupportedError
+from ahbm.errors import AhbmError, DataError, UnsupportedError
 from ahbm.source.algorithm import PADDED, Algorithm, AlgorithmLoader, Lowered, listed, stated_protocol
 from ahbm.source.module import ModuleAlgorithm, needs_switch
 
@@ -325,8 +324,7 @@ class Emulator:
     @checked
     def _compile(self, request: Request, algorithm: str | Algorithm) -> Compiled:
         name = request.collective
-        if name not in COLLECTIVES:
-            raise ConfigError("AHBM-C105", f"unknown collective {name!r}", hint=did_you_mean(name, COLLECTIVES))
+        require_collective(name)
         named = algorithm.protocol if isinstance(algorithm, WithKnobs) else None
         if named is None and (ways := self.protocols(request, [algorithm])):
             return self._by_protocol([protocol for protocol, _ in ways], request, algorithm)

@@ -208,8 +208,6 @@ class Session:
         """Runs one request on the emulator; returns its end in simulated ps, had it run alone."""
         if self.setup.accumulate == "f32" and request.element.narrow and request.reduces:
             compiled = self.emulator.compile(request, by.algorithm)
-            if self._verify is not None:
-                compiled.verify_once(self._verify)
             self._accumulate(request, buffers, by.algorithm)
         else:
             compiled = self.emulator.perform(request, buffers, by.algorithm, verify=self._verify)
@@ -219,7 +217,7 @@ class Session:
         """Moves the data of a reduction in f32, rounding once at the end."""
         stored = request.element
         wide = [stored.decode(buffer).astype(np.float32) for buffer in buffers]
-        self.emulator.perform(replace(request, dtype="f32"), wide, algorithm)
+        self.emulator.perform(replace(request, dtype="f32"), wide, algorithm, verify=self._verify)
         for buffer, sums in zip(buffers, wide, strict=True):
             buffer[...] = stored.encode(sums)
 

@@ -50,8 +50,8 @@ class World:
         self.hurry_s: float | None = None
         """After so many wall seconds without progress a receive from any source takes a sender that is there, though
         other ranks run on: they may wait for something else than this world. None: it waits for them."""
-        self.late = False
-        """Whether a wait has timed out."""
+        self.late: DistributedError | None = None
+        """The error of the first wait that has timed out."""
         self._gates = Gates(size)
         self._turns = None if turns is None else TurnTable(size, turns)
         self._stir = threading.Condition(self.lock)
@@ -179,9 +179,9 @@ class World:
         with self.lock:
             if (part := self._open.get(ticket)) is None:
                 return None
-            self.late = True
             self._locked_queue()
             late = stall.late(part, self.ranks, timeout_s)
+            self.late = self.late or late
             self._locked_give_turn()
             return late
 

@@ -30,6 +30,8 @@ LOOKED_AT = 2
 """Wrong elements that are traced, on as many parties."""
 SITES = 4
 """Lines that are named of them."""
+UNSTEADY = "AHBM-K216"
+"""The code of a kernel that does something else the second time."""
 LINES = 3
 """Lines of a finding of which it is said what they depend on."""
 STEPS = 20_000
@@ -84,6 +86,8 @@ def _with_lines(
     case: Case, module: ModuleAlgorithm, finding: Finding, known: dict[tuple[int, ...], list[Site]]
 ) -> Finding:
     """The finding, with the lines that those it names depend on, by those lines."""
+    if finding.code in (UNSTEADY, *codes.RACES):
+        return finding  # Both sides of a difference or a race are named, and no operand is wrong.
     if finding.code == codes.UNHELD:
         finding = replace(finding, sites=(*_barrier(case, finding), *finding.sites))
     named = tuple(dict.fromkeys(line for site in finding.sites for line in _lines(site, module.path)))
@@ -171,7 +175,9 @@ def _barrier(case: Case, finding: Finding) -> Iterator[Site]:
             yield Site(f"the last operation of rank {rank}: {what}", origin)
             return
     module = _module(case)
-    for line in written(module.path, unwrap(module.kernel).__name__)[1] if module is not None else ():
+    if module is None:
+        return
+    for line in written(module.path, unwrap(module.kernel).__name__)[1]:
         yield Site(f"rank {rank} does nothing: does the kernel end here?", f"{module.path.name}:{line}")
 
 

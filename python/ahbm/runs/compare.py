@@ -15,8 +15,7 @@ from typing import Any
 from ahbm.base.load import load_text
 from ahbm.base.sizes import resize_notes
 from ahbm.errors import AhbmError, ConfigError, Finding
-from ahbm.runs import bands
-from ahbm.runs.report import OF_BOUND, Report
+from ahbm.runs.report import OF_BOUND, Report, notes_of
 
 Key = tuple[str, str, str, int, int, str, str, int]
 """Collective, algorithm, topology or machine, ranks, bytes, dtype, op, root."""
@@ -117,8 +116,7 @@ def notes(rows: Iterable[Row]) -> list[str]:
     """Sizes that were asked for and cannot be divided, and those that ran in their place; numbers of ranks that were,
     where ccl.yaml has its own; terms that have no effect; and the errors of calibrated machines."""
     reports = [report for row in rows for report in (row.before, row.after) if report is not None]
-    own = dict.fromkeys(note for report in reports for note in (*report.overruled, *report.idle))
-    return [*resize_notes(report.resized for report in reports), *own, *bands.over(report.error for report in reports)]
+    return [*resize_notes(report.resized for report in reports), *notes_of(reports)]
 
 
 STEPS_HEADER = (

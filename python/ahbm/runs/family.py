@@ -19,7 +19,16 @@ from ahbm.check.checks import IDENTICAL, parse
 from ahbm.check.conditions import Conditions, turns
 from ahbm.config.topology import COUNT, resized, with_ranks
 from ahbm.core.emulator import Emulator
-from ahbm.errors import AhbmError, BudgetError, ConfigError, Finding, KernelError, LintError, TopologyError, UnsupportedError
+from ahbm.errors import (
+    AhbmError,
+    BudgetError,
+    ConfigError,
+    Finding,
+    KernelError,
+    LintError,
+    TopologyError,
+    UnsupportedError,
+)
 from ahbm.runs.judged import CLASSES, judged
 from ahbm.runs.measure import prepare
 from ahbm.source.module import ModuleAlgorithm
@@ -77,8 +86,8 @@ class Tried:
     """What became of a kernel at every place where it was tried."""
 
     outcomes: tuple[tuple[Try, str], ...]
-    """With the verdict; `refused` where the kernel or its `kernel_args` raises a ValueError or an AssertionError, or asks
-    for a tile of no elements, `unfit` where the machine's slots or memories are too small."""
+    """With the verdict. `refused`: the kernel or its `kernel_args` raises a ValueError or an AssertionError, or wants
+    a tile of no elements. `unfit`: the machine's slots or memories are too small."""
     findings: tuple[Finding, ...] = ()
     """Of the first one with each verdict that is no success, the gravest verdict first."""
 
@@ -98,7 +107,10 @@ class Tried:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON-serialisable data."""
-        return {"holds": self.holds, "places": [{**place.to_json(), "verdict": found} for place, found in self.outcomes]}
+        return {
+            "holds": self.holds,
+            "places": [{**place.to_json(), "verdict": found} for place, found in self.outcomes],
+        }
 
     @property
     def holds(self) -> str:
@@ -222,9 +234,7 @@ class Family:
                     emulators[network, ranks] = made
         self._ask([(ranks, emulator) for (network, ranks), emulator in emulators.items() if network == self._network])
         for ranks in self._further_ranks:
-            if (self._network, ranks) not in emulators and (
-                made := self._emulator(self._network, ranks)
-            ) is not None:
+            if (self._network, ranks) not in emulators and (made := self._emulator(self._network, ranks)) is not None:
                 emulators[self._network, ranks] = made
         self._ask([(ranks, made) for (_, ranks), made in list(emulators.items())[-1:]])
         for (network, ranks), emulator in emulators.items():
@@ -265,7 +275,7 @@ class Family:
         """Captures the kernel at the first and the last of some places, and notes what it compares."""
         if self._module is None:
             return
-        for ranks, emulator in dict(places[:1] + places[-1:]).items():
+        for ranks, emulator in dict([*places[:1], *places[-1:]]).items():
             recording = self._conditions.recording(self._module)
             try:
                 sized = {} if not self.sizes else {"bytes_per_rank": self.sizes[0]}
@@ -307,7 +317,9 @@ class Family:
     def _further_counts(self, ranks: int) -> list[int]:
         """Elements of a chunk at one cube, on both sides of changes of conditions."""
         numbers = [number for number in self._conditions.numbers() if number]
-        near = {(number + more) * by + off for number in numbers for more in (0, 1) for by in (1, ranks) for off in (-1, 0)}
+        near = {
+            (number + more) * by + off for number in numbers for more in (0, 1) for by in (1, ranks) for off in (-1, 0)
+        }
         candidates = sorted({*range(1, 129), *(count for count in near if 0 < count <= MOST_COUNT)})
         found = [candidates[row] for row in turns(self._conditions.sides([ranks], candidates)[0])]
         return [count for count in found if count not in COUNTS][-EXTRA:]
@@ -333,6 +345,8 @@ def _outcome(case: Case, *, checks: Iterable[str], seed: int, data: bool) -> tup
             return "unfit", ()
     except BudgetError:
         return "unfit", ()
+    except ConfigError:
+        return "unsupported", ()  # A root, or a network, that there is not.
     except tuple(CLASSES):
         pass  # The verdict says it.
     return judged(case, checks=checks, seed=seed, data=data, narrow=False)

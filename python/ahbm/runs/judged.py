@@ -45,7 +45,10 @@ def verdict_of(error: AhbmError) -> str:
 def judged(
     case: Case, *, checks: str | Iterable[str], seed: int, data: bool, narrow: bool = True
 ) -> tuple[str, tuple[Finding, ...]]:
-    """The verdict on a case and what was found. narrow: also look for types that are too narrow. Raises ConfigError for unknown checks, and nothing of `CLASSES`."""
+    """The verdict on a case and what was found. narrow: also look for types that are too narrow.
+
+    Raises ConfigError for unknown checks, and nothing of `CLASSES`.
+    """
     try:
         _, _, _, findings = verify(case, data=data, seed=seed, mode="integers", check=checks, narrow=narrow)
     except tuple(CLASSES) as error:

@@ -18,7 +18,7 @@ from typing import Any
 from ahbm._core import Machine, Plan, plan_files
 from ahbm.base.knobs import KNOBS, MOST, Knobs, must_be
 from ahbm.base.load import load_bytes, load_text
-from ahbm.base.store import store
+from ahbm.base.store import store, writing
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.core.with_knobs import FULL_THREADS, MATH, slower_math
 from ahbm.errors import FormatError, Site
@@ -135,10 +135,8 @@ def text(knobs: Knobs, program: str | Path) -> str:
 def write(knobs: Knobs, program: str | Path) -> Path:
     """Writes them beside a program. Raises FormatError: AHBM-F102, and as `text`."""
     path = beside(program)
-    try:
+    with writing(path):
         store({path: text(knobs, program).encode()})
-    except OSError as error:
-        raise FormatError("AHBM-F102", f"{path} cannot be written: {error}") from error
     return path
 
 

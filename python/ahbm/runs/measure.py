@@ -14,14 +14,13 @@ import ahbm
 from ahbm.base import codes
 from ahbm.base.arguments import checked, instance, path, refused, text, whole
 from ahbm.base.arguments import overrides as overrides_of
-from ahbm.base.collectives import COLLECTIVES, Collective
+from ahbm.base.collectives import COLLECTIVES, Collective, require_collective
 from ahbm.base.elements import Element, element
 from ahbm.base.load import is_prefix
 from ahbm.base.placement import DPPolicy
 from ahbm.base.request import Request
 from ahbm.base.sizes import Resized, Unit, parse_size
 from ahbm.base.words import IDLE
-from ahbm.base.yaml_source import did_you_mean
 from ahbm.check.case import Case, explain_wrong, narrowed
 from ahbm.check.checks import demand, examine, parse
 from ahbm.check.reference import Reference, inputs, takes_turns
@@ -33,7 +32,16 @@ from ahbm.config.topology import overruled
 from ahbm.core.compiled import Compiled
 from ahbm.core.emulator import Emulator
 from ahbm.core.spec import Spec, machine_name
-from ahbm.errors import BudgetError, ConfigError, DataError, DeadlockError, Finding, KernelError, LintError, UnsupportedError
+from ahbm.errors import (
+    BudgetError,
+    ConfigError,
+    DataError,
+    DeadlockError,
+    Finding,
+    KernelError,
+    LintError,
+    UnsupportedError,
+)
 from ahbm.runs import bands
 from ahbm.runs.blame import blamed, tracing
 from ahbm.runs.keywords import Arguments, refuse_unknown, spelled
@@ -151,7 +159,8 @@ def _verified(
             raise explain_wrong(case, given, results, reference, tracing(case, mode, seed))
         # Where nobody takes turns, the integers are as wide.
         compared = mode == "wide" or (mode == "integers" and not takes_turns(request))
-        if narrow and "result" in checks and not compared and (error := narrowed(case, seed, partial(tracing, case))) is not None:
+        wide = narrow and "result" in checks and not compared
+        if wide and (error := narrowed(case, seed, partial(tracing, case))) is not None:
             raise error
     else:
         compiled = case.compiled()
@@ -206,8 +215,7 @@ def prepare(
     named = text("collective", collective)
     if named not in COLLECTIVES:
         refuse_kernel(named)
-        hint = f"ahbm.open({named!r}) opens a file" if is_there(named) else did_you_mean(named, COLLECTIVES)
-        raise ConfigError("AHBM-C105", f"unknown collective {named!r}", hint=hint)
+        require_collective(named, f"ahbm.open({named!r}) opens a file" if is_there(named) else None)
     chosen = as_algorithm(algorithm)
     emulator = instance("emulator", arguments.get("emulator"), Emulator, "an ahbm.Emulator")
     ccl, overrides = path("ccl", arguments.get("ccl")), overrides_of(arguments.get("overrides"))

@@ -18,12 +18,12 @@ from ahbm._core import Machine, Plan, Workload, convert_plan, is_pytorch_trace, 
 from ahbm.base.arguments import checked, whole
 from ahbm.base.elements import element
 from ahbm.base.load import is_prefix
-from ahbm.base.store import store
+from ahbm.base.store import store, writing
 from ahbm.config.ccl import CclConfig, entry_overrides, split_overrides, unnamed_entry
 from ahbm.config.topology import load_machine, sized
 from ahbm.core.emulator import Emulator
 from ahbm.dsl.script import Script
-from ahbm.errors import AhbmError, ConfigError, FormatError, UnsupportedError
+from ahbm.errors import AhbmError, ConfigError, UnsupportedError
 from ahbm.runs import knobs, measure
 from ahbm.runs.keywords import spelled
 from ahbm.source import dsl
@@ -327,10 +327,8 @@ def convert(
         return [*paths, *knobs.carry(source, target)]
     program = source.chosen(quirks=quirks)
     if str(target).endswith(OWN[program.language]):
-        try:
+        with writing(target):
             store({Path(target): program.text.encode()})
-        except OSError as error:
-            raise FormatError("AHBM-F102", f"{target} cannot be written: {error}") from error
         return [Path(target)]
     return program.plan.save(target, nbytes=nbytes, link_order=link_order, slots=slots)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -76,7 +76,7 @@ class Report(Run):
     checks: tuple[str, ...] = ()
     """Checks of the program that were made, and passed but for what `findings` say."""
     findings: tuple[Finding, ...] = ()
-    """Why the result is wrong where nobody asked for an error; findings of checks that could not decide, and bits that differ
+    """Why the result is wrong where nobody asked for an error, what checks could not decide, and bits that differ
     between ranks (AHBM-V412)."""
     notes: tuple[str, ...] = field(default=(), compare=False)
     """Choices that the configuration left open, and that a run by the same algorithm does not make again."""
@@ -270,6 +270,13 @@ def place(machine: str, network: str) -> str:
     """A machine without its overrides, and its network, such as "npu_ring_8 (ring_1d)"."""
     name = re.split(r", (?=[\w.]+=)", machine)[0]
     return f"{name} ({network})" if name not in ("", network) else network
+
+
+def notes_of(reports: Sequence[Report]) -> list[str]:
+    """What is said of the times of many: the notes of numbers of ranks and of choices that change nothing, each once,
+    and the errors of calibrated machines."""
+    own = dict.fromkeys(note for report in reports for note in (*report.overruled, *report.idle))
+    return [*own, *bands.over(report.error for report in reports)]
 
 
 def bandwidths(collective: str, ranks: int, nbytes: int, latency_ps: int) -> tuple[float, float]:

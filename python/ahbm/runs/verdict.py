@@ -125,7 +125,10 @@ class Checked:
             facts.append(f"{self.proof[0]} elements proven")
         facts += [self.terms] if self.terms else []
         lines = [f"{self.file}: {self.verdict}" + (f" ({', '.join(facts)})" if facts else "")]
-        lines += [f"  {line}" for line in (self.tried.lines() if self.tried is not None and len(self.tried.outcomes) > 1 else ())]
+        lines += [
+            f"  {line}"
+            for line in (self.tried.lines() if self.tried is not None and len(self.tried.outcomes) > 1 else ())
+        ]
         lines += [f"  note: {note}" for note in self.notes]
         lines += [f"  {line}" for line in described(self.findings).splitlines()]
         return "\n".join(lines)
@@ -234,12 +237,15 @@ def check_kernel(
     notes: tuple[str, ...] = ()
     findings: tuple[Finding, ...]
     terms, tried = "", None
-    if fixed := {"bytes_per_rank", "bytes_per_pe"} & arguments.keys():
-        size = {key: arguments.pop(key) for key in sorted(fixed)}  # type: ignore[misc]
-    else:
-        size = {"bytes_per_rank": sizes[0] if sizes else BYTES}
+    size: Arguments = {"bytes_per_rank": sizes[0] if sizes else BYTES}
+    if fixed := "bytes_per_rank" in arguments or "bytes_per_pe" in arguments:
+        size = {
+            "bytes_per_rank": arguments.pop("bytes_per_rank", None),
+            "bytes_per_pe": arguments.pop("bytes_per_pe", None),
+        }
     try:
-        case = prepare(named, asked, emulator=emulator, **size, **arguments)
+        of_request: Arguments = {**arguments, **size, "emulator": emulator}
+        case = prepare(named, asked, **of_request)
         notes = tuple(case.overruled)
         terms = _terms(case, checks, seed)
         parties = case.request.parties

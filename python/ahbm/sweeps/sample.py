@@ -6,14 +6,14 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from random import Random
 from typing import Any
 
 from ahbm.base.arguments import shown
+from ahbm.base.optional import needed
 from ahbm.base.sizes import parse_size
 from ahbm.config.checks import shaped
-from ahbm.errors import AhbmError, ConfigError, UnsupportedError
+from ahbm.errors import AhbmError, ConfigError
 
 _BOUND = {"type": ["number", "string"]}
 _TOLD = "[least, most], or {from: least, to: most, log: true}"
@@ -85,11 +85,8 @@ def sampled(ranges: Mapping[str, Range], random: int, sobol: int, seed: int) -> 
     if random:
         draw = Random(seed)
         return [{key: one.at(draw.random()) for key, one in ranges.items()} for _ in range(random)]
-    try:
-        qmc = import_module("scipy.stats.qmc")
-    except ImportError as error:
-        hint = "pip install ahbm[sweep]; or random: N, which needs nothing"
-        raise UnsupportedError("AHBM-U145", "scipy is not installed", hint=hint) from error
+    hint = "pip install ahbm[sweep]; or random: N, which needs nothing"
+    qmc = needed("scipy.stats.qmc", "scipy is not installed", hint)
     with warnings.catch_warnings():
         # Any number of points is taken; powers of two are spread best.
         warnings.simplefilter("ignore", UserWarning)

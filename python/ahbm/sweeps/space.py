@@ -13,18 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 from ahbm.base.arguments import checked, fields_fit, refused, shown
 from ahbm.base.arguments import overrides as overrides_of
-from ahbm.base.collectives import COLLECTIVES
+from ahbm.base.collectives import require_collective
 from ahbm.base.elements import parse_dtype
 from ahbm.base.load import load_text
 from ahbm.base.sizes import parse_size
 from ahbm.base.yaml_source import did_you_mean, parse
 from ahbm.config.ccl import split_overrides
-from ahbm.config.checks import Check, integer, schema_of, switch, text, texts
+from ahbm.config.checks import Check, integer, mapping, schema_of, switch, text, texts
 from ahbm.errors import AhbmError, ConfigError, Site
 from ahbm.source.function import AnyAlgorithm, as_algorithm
 from ahbm.source.located import refuse_kernel
 from ahbm.sweeps.sample import Range, ranged, sampled
 from ahbm.sweeps.values import either, mapping_of, plain_values, several, sizes
+from ahbm.table.cases import Sweep
+from ahbm.table.store import kind_of
 
 if TYPE_CHECKING:
     from ahbm._core import Machine
@@ -53,18 +55,8 @@ KEYS: dict[str, Check] = {
     "random": integer(0, 10_000_000),
     "sobol": integer(0, 10_000_000),
     "sample_seed": integer(0, 2**63 - 1),
-    "cases": several(mapping_of(AXES, f"mappings with keys of {', '.join(AXES)}")),
+    "cases": several(mapping(AXES, f"mappings with keys of {', '.join(AXES)}")),
 }
-
-
-@dataclass(frozen=True)
-class Point:
-    """A machine of a space."""
-
-    topology: str | Path | Machine | None
-    overrides: Mapping[str, object]
-    sizes: tuple[int, ...] | None = None
-    """Bytes, where they are drawn from a range too."""
 
 
 @dataclass(frozen=True)
@@ -105,30 +97,24 @@ class Space:
     def __post_init__(self) -> None:
         """Raises ConfigError: AHBM-C129 for values of wrong types, C105, C107, C143, C147, C185."""
         fields_fit(Space, vars(self))
-        for size in _several(self.sizes):
-            if isinstance(size, bool) or not isinstance(size, int | str):
-                raise refused("sizes", "bytes, or texts such as 64K", size)
+        for size in several_of(self.sizes):
             if isinstance(size, str):
                 parse_size(size)
-        for name, value in (("dtypes", self.dtypes), ("ops", self.ops), ("collectives", self.collectives or ())):
-            for one in _several(value):
-                if not isinstance(one, str) or not one or "\x00" in one:
-                    raise refused(name, "a text", one)
-        for dtype in _several(self.dtypes):
+        for name, value in (("dtypes", self.dtypes), ("ops", self.ops), ("collectives", self.collectives)):
+            if "" in several_of(value):
+                raise refused(name, "a text", "")
+        for dtype in several_of(self.dtypes):
             parse_dtype(dtype)
         for collective in self.measured:
-            if collective not in COLLECTIVES:
-                refuse_kernel(collective)
-                hint = did_you_mean(collective, COLLECTIVES)
-                raise ConfigError("AHBM-C105", f"unknown collective {collective!r}", hint=hint)
+            refuse_kernel(collective)
+            require_collective(collective)
         for name in ("roots", "seeds"):
-            for number in _several(getattr(self, name)):
-                if isinstance(number, bool) or not isinstance(number, int) or not -(2**31) <= number < 2**63:
+            for number in several_of(getattr(self, name)):
+                if number < -(2**31):
                     raise refused(name, "integers", number)
         for name in ("random", "sobol", "sample_seed"):
-            number = getattr(self, name)
-            if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 2**63:
-                raise refused(name, "an integer of at least 0", number)
+            if getattr(self, name) < 0:
+                raise refused(name, "an integer of at least 0", getattr(self, name))
         split_overrides(overrides_of(self.overrides))
         split_overrides({key: 0 for key in self.drawn if key != "sizes"})
         for case in self.cases:
@@ -151,15 +137,15 @@ class Space:
             return value
         if isinstance(value, str | Path):
             return _read(Path(value))
-        _refuse_unknown(value, KEYS)
+        _refuse_keys(value, KEYS)
         return Space(**value)
 
     @property
     def measured(self) -> tuple[str, ...]:
         """The collectives that are measured."""
         if self.collectives is None:
-            return () if _several(self.jobs) else ("all_reduce",)
-        return tuple(_several(self.collectives))
+            return () if several_of(self.jobs) else ("all_reduce",)
+        return tuple(several_of(self.collectives))
 
     @cached_property
     def drawn(self) -> dict[str, Range]:
@@ -171,24 +157,26 @@ class Space:
         return [self._with(case) for case in self.cases] if self.cases else [self]
 
     def _with(self, case: Mapping[str, object]) -> Space:
-        _refuse_unknown(case, AXES)
+        _refuse_keys(case, AXES)
         laid: dict[str, Any] = dict(case)
         if "overrides" in laid:
             laid["overrides"] = {**(self.overrides or {}), **(overrides_of(laid["overrides"]) or {})}
         return replace(self, cases=(), **laid)
 
-    def points(self) -> Iterator[Point]:
-        """The machines, in order: topologies, then overrides, then the points of the ranges."""
+    def points(self) -> Iterator[Sweep]:
+        """A sweep on each machine, of what is the same for all cases there, in order: topologies, then overrides, then
+        the points of the ranges."""
         given = overrides_of(self.overrides) or {}
-        choices = [_several(value) for value in given.values()]
+        choices = [several_of(value) for value in given.values()]
         samples = sampled(self.drawn, self.random, self.sobol, self.sample_seed)
-        for topology in _several(self.topologies) or [None]:
+        for topology in several_of(self.topologies) or [None]:
             for values in product(*choices):
                 chosen = dict(zip(given, values, strict=True))
                 for sample in samples:
                     drawn = {key: value for key, value in sample.items() if key != "sizes"}
-                    size = sample.get("sizes")
-                    yield Point(topology, chosen | drawn, None if size is None else (int(size),))
+                    sizes = (int(sample["sizes"]),) if "sizes" in sample else self.bytes
+                    terms: dict[str, Any] = {"listed": sizes, "ccl": self.ccl, "check": self.check}
+                    yield Sweep("all_reduce", 1, 1, topology=topology, overrides=chosen | drawn, **terms)
 
     @property
     def varied(self) -> tuple[str, ...]:
@@ -202,29 +190,42 @@ class Space:
         return tuple(found)
 
     @property
+    def kinds(self) -> dict[str, str]:
+        """The type of each column of overrides."""
+        values: dict[str, list[Any]] = {name: [] for name in self.varied}
+        for one in self.spaces():
+            for key, value in (one.overrides or {}).items():
+                if key in values:
+                    values[key] += several_of(value)
+            for key, found in one.drawn.items():
+                if key in values:
+                    values[key] += [found.least, found.most]
+        return {name: kind_of(found) for name, found in values.items()}
+
+    @property
     def count(self) -> int:
         """Cases, those that turn out to be equal counted each."""
         total = 0
         for space in self.spaces():
-            overridden = (len(_several(v)) for v in (space.overrides or {}).values() if isinstance(v, list | tuple))
-            points = (len(_several(space.topologies)) or 1) * prod(overridden) * (space.random or space.sobol or 1)
+            overridden = (len(several_of(v)) for v in (space.overrides or {}).values() if isinstance(v, list | tuple))
+            points = (len(several_of(space.topologies)) or 1) * prod(overridden) * (space.random or space.sobol or 1)
             axes = (space.dtypes, space.ops, space.roots, space.seeds)
-            each = prod(len(_several(axis)) for axis in axes) * (1 if "sizes" in space.drawn else len(space.bytes))
-            by = len(_several(space.algorithms)) or 1
-            total += points * by * (len(space.measured) * each + len(_several(space.jobs)))
+            each = prod(len(several_of(axis)) for axis in axes) * (1 if "sizes" in space.drawn else len(space.bytes))
+            by = len(several_of(space.algorithms)) or 1
+            total += points * by * (len(space.measured) * each + len(several_of(space.jobs)))
         return total
 
     @property
     def bytes(self) -> tuple[int, ...]:
         """`sizes` as numbers."""
-        return tuple(parse_size(size) if isinstance(size, str) else size for size in _several(self.sizes))
+        return tuple(parse_size(size) if isinstance(size, str) else size for size in several_of(self.sizes))
 
     def named(self) -> tuple[tuple[str | None, ...], dict[str, Algorithm]]:
         """Names of the algorithms, one None for the choice of ccl.yaml; and those that are not names, by name.
 
         Raises ConfigError (AHBM-C129) for two of one name.
         """
-        given = _several(self.algorithms)
+        given = several_of(self.algorithms)
         if not given or (len(given) == 1 and given[0] is None):
             return (None,), {}
         found: dict[str, Algorithm] = {}
@@ -251,7 +252,8 @@ class Space:
         return plain
 
 
-def _several(values: Any) -> list[Any]:
+def several_of(values: Any) -> list[Any]:
+    """The values of an axis, one or several; none for None."""
     if values is None:
         return []
     return list(values) if isinstance(values, list | tuple | range) else [values]
@@ -266,7 +268,7 @@ def _in_words(value: object) -> str | None:
     return found if isinstance(found, str) or found is None else f"{found.name} {found.identity}"
 
 
-def _refuse_unknown(given: Mapping[str, object], known: Mapping[str, object]) -> None:
+def _refuse_keys(given: Mapping[str, object], known: Mapping[str, object]) -> None:
     for key in given:
         if key not in known:
             raise ConfigError("AHBM-C185", f"unknown key {shown(key)} of a space", hint=did_you_mean(str(key), known))

@@ -15,6 +15,7 @@ from uuid import uuid4
 
 from ahbm.base import codes, html
 from ahbm.base.arguments import checked, refused, whole
+from ahbm.base.optional import needed
 from ahbm.base.sizes import Resized, resize_notes
 from ahbm.errors import ConfigError, DistributedError, UnsupportedError
 from ahbm.runs.report import Report
@@ -22,13 +23,12 @@ from ahbm.source.function import AnyAlgorithm
 from ahbm.sweeps import work
 from ahbm.sweeps.case import plan
 from ahbm.sweeps.space import SIZES, Space
-from ahbm.sweeps.store import Store, kinds_of
-from ahbm.sweeps.work import NAMES, Row
 from ahbm.table.cases import Case, Refused
 from ahbm.table.columns import FAILED, MEASURED
 from ahbm.table.engine import Given, Here, Pool, Workers, run
 from ahbm.table.processes import LOST, Places, dead
 from ahbm.table.rows import Rows
+from ahbm.table.store import NAMES, Row, Store, refusal
 
 if TYPE_CHECKING:
     from ahbm._core import Machine
@@ -261,16 +261,13 @@ def dask_executor(address: str) -> Executor:
     Raises UnsupportedError (AHBM-U145) where dask.distributed is not installed, DistributedError (AHBM-X141) where
     nobody answers there.
     """
-    try:
-        from dask.distributed import Client
-        from distributed.comm.addressing import parse_address, parse_host_port
-    except ImportError as error:
-        hint = "pip install distributed"
-        raise UnsupportedError("AHBM-U145", "dask.distributed is not installed", hint=hint) from error
+    missing = "dask.distributed is not installed", "pip install distributed"
+    dask, addressing = (needed(name, *missing) for name in ("dask.distributed", "distributed.comm.addressing"))
     try:
         # A client that reaches nobody leaves a thread behind, so somebody must answer before there is one.
-        create_connection(parse_host_port(parse_address(address)[1]), timeout=CONNECT_S).close()
-        executor: Executor = Client(address, timeout=CONNECT_S).get_executor(pure=False)
+        host_port = addressing.parse_host_port(addressing.parse_address(address)[1])
+        create_connection(host_port, timeout=CONNECT_S).close()
+        executor: Executor = dask.Client(address, timeout=CONNECT_S).get_executor(pure=False)
     except Exception as error:
         # What dask raises for an address that is none depends on the address.
         message = f"no Dask scheduler answers at {address}: {type(error).__name__}"
@@ -293,7 +290,7 @@ def swept(
     """
     kept = None if store is None else Store(store)
     progress = Progress(space.count)
-    kinds = kinds_of(space)
+    kinds = space.kinds
     for name in kinds:
         if name in NAMES:
             hint = f"write defaults.{name}"
@@ -321,7 +318,7 @@ def swept(
 
     digest = ""
     if kept is not None:
-        digest = kept.begin(space)
+        digest = kept.begin(space.to_json())
         stored = kept.proofs()
     for cases, rows in run(new(), partial(work.work, uuid4().hex), workers, _lost):
         if kept is not None:
@@ -344,7 +341,7 @@ def _first(tell: Callable[[Progress], object] | None, progress: Progress) -> Non
 
 
 def _lost(case: Case, why: str) -> Row:
-    return work.refusal(case, LOST, dead(why).message)
+    return refusal(case, LOST, dead(why).message)
 
 
 def _stored(store: Store, wanted: set[str]) -> dict[str, Row]:

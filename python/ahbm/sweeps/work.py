@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
-from typing import Any
 
-from ahbm._core import Machine, Workload
+from ahbm._core import Workload
 from ahbm.errors import AhbmError, InterruptedRun
 from ahbm.runs import bands
 from ahbm.runs.report import Report
-from ahbm.sweeps.build import build
+from ahbm.table.build import build
 from ahbm.table.cases import Case, Refused
-from ahbm.table.columns import MEASURED, STORED
 from ahbm.table.processes import Places, batch, places
 from ahbm.table.running import of_case, outcome
-
-NAMES = tuple(column.name for column in STORED)
-INTERNAL = "AHBM-Z001"
-
-Row = tuple[Any, ...]
-"""Values of `STORED`."""
+from ahbm.table.store import INTERNAL, NAMES, Row, refusal, row_of
 
 
 def work(token: str, cases: Sequence[Case]) -> tuple[list[Row], float]:
@@ -46,16 +38,6 @@ def errors(machines: Iterable[str], rows: Iterable[Row]) -> list[str]:
     return bands.of_rows((machine, *(row[at] for at in places)) for machine, row in zip(machines, rows, strict=True))
 
 
-def refusal(case: Case, code: str, message: str, algorithm: str | None = None) -> Row:
-    """The row of a case that did not run, by an algorithm."""
-    sweep, found = case.sweep, dict.fromkeys(NAMES)
-    found |= {"algorithm": algorithm or case.algorithm or "-", "machine": sweep.machine, "version": build()}
-    found |= {"seed": case.seed, "job": sweep.job, "code": code, "message": message}
-    if sweep.job is None:
-        found |= {"collective": sweep.collective, "dtype": sweep.dtype, "bytes": case.nbytes}
-    return tuple(found.values())
-
-
 def cell_of(case: Case, places: Places) -> Report | Refused:
     """Runs a case; as `ahbm.table.running.attempt`, also of a machine that does not load."""
     sweep = case.sweep
@@ -71,11 +53,7 @@ def _measured(case: Case, places: Places) -> Row:
     finally:
         # Cases of a sweep differ: none needs the program of another.
         places.forget_programs()
-    if isinstance(cell, Refused):
-        return refusal(case, cell.error.code, cell.error.message, cell.algorithm)
-    measured = (column.value(cell) for column in MEASURED)
-    links = _links(places.emulator(case.sweep).machine)
-    return (*measured, case.seed, None, *links, cell.error.note, build(), None, None)
+    return row_of(case, cell, lambda: places.emulator(case.sweep).machine)
 
 
 def _replayed(case: Case) -> Row:
@@ -108,10 +86,3 @@ def _replay(case: Case) -> Row:
         "version": build(),
     }
     return tuple(values.values())
-
-
-@lru_cache(8)
-def _links(machine: Machine) -> tuple[int, float | None]:
-    """Links between SIPs, and the GB/s of one of them."""
-    gbs = dict(machine.parameters).get("system.sips.link.bandwidth_gbs", "").removesuffix("GB/s")
-    return len(machine.links_between_sips()), float(gbs) if gbs else None

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import ahbm
 from ahbm.base import codes
-from ahbm.base.collectives import COLLECTIVES
+from ahbm.base.collectives import COLLECTIVES, require_collective
 from ahbm.base.elements import element
 from ahbm.base.sizes import Resized, Unit
-from ahbm.base.yaml_source import did_you_mean
 from ahbm.errors import AhbmError, ConfigError
 from ahbm.runs.plans import added, free_name, is_file, same_collective, source_of
 from ahbm.source.algorithm import Algorithm
@@ -69,13 +68,8 @@ class Sweep:
 
     def __post_init__(self) -> None:
         """Raises ConfigError (AHBM-C140) for sizes that are no sweep, C105 for an unknown collective."""
-        if self.collective not in COLLECTIVES:
-            refuse_kernel(self.collective)
-            raise ConfigError(
-                "AHBM-C105",
-                f"unknown collective {self.collective!r}",
-                hint=did_you_mean(self.collective, COLLECTIVES),
-            )
+        refuse_kernel(self.collective)
+        require_collective(self.collective)
         least = min(self.listed, default=self.begin)
         if least < 1:
             raise ConfigError("AHBM-C140", f"a sweep of {least} bytes", hint="the smallest size is 1 byte")

@@ -16,18 +16,17 @@ from ahbm.base.load import load_text
 from ahbm.base.quickest import quickest
 from ahbm.base.rules import Rule, merged, spans
 from ahbm.base.sizes import Resized, Unit, resize_notes
-from ahbm.base.store import make_folders, store
+from ahbm.base.store import make_folders, store, writing
 from ahbm.base.words import slug
 from ahbm.config.ccl import CclConfig, entry_overrides
 from ahbm.core.emulator import Emulator
 from ahbm.core.spec import machine_name
-from ahbm.errors import AhbmError, ConfigError, FormatError
-from ahbm.runs import bands
+from ahbm.errors import AhbmError, ConfigError
 from ahbm.runs.candidates import none_left
-from ahbm.runs.report import Report, place
+from ahbm.runs.report import Report, notes_of, place
 from ahbm.source.synth import Synth, SynthAlgorithm
 from ahbm.table.cases import Case, Refused, Sweep
-from ahbm.table.running import ran
+from ahbm.table.running import live, ran
 
 SYNTH = "synth:"
 """Before the method of a synthesized schedule that is named as an algorithm."""
@@ -131,9 +130,7 @@ class Ladder:
     @property
     def notes(self) -> list[str]:
         """The notes that ccl.yaml has its own number of ranks, where it has; and the errors of a calibrated machine."""
-        reports = [report for rung in self.rungs for report in rung.reports.values()]
-        own = dict.fromkeys(note for report in reports for note in (*report.overruled, *report.idle))
-        return [*own, *bands.over(report.error for report in reports)]
+        return notes_of([report for rung in self.rungs for report in rung.reports.values()])
 
     @property
     def ranks(self) -> int:
@@ -179,15 +176,13 @@ class Ladder:
         express.
         """
         path = Path(path)
-        try:
+        with writing(path):
             if path.suffix in (".yaml", ".yml"):
                 store({path: self.ccl().encode()})
                 return [path]
             make_folders(path)
             files = [path / "ccl.yaml"]
             store({files[0]: self.ccl().encode()})
-        except OSError as error:
-            raise FormatError("AHBM-F102", f"{path} cannot be written: {error}") from error
         plans = [rule for rule in self._won() if self.emulator.algorithm(rule.algorithm).is_plan]
         for index, rule in enumerate(merged(plans, lambda rule: is_for_every_size(self.emulator, rule.algorithm))):
             largest = max(rung.nbytes for rung in self.rungs if rung.nbytes in rule.nbytes)
@@ -196,6 +191,11 @@ class Ladder:
             file = path / f"{self.sweep.collective}_{index}_{slug(rule.algorithm, 'plan')}.xml"
             files += plan.save(file, min_bytes=rule.nbytes.least, max_bytes=rule.nbytes.most or 0)
         return files
+
+    def last(self) -> Report:
+        """The report of the last size's winner, with what it takes to explain it."""
+        rung = self.rungs[-1]
+        return live(rung.reports[rung.winner], Case(self.sweep, rung.winner, rung.nbytes), self.emulator)
 
     def table(self) -> Iterator[str]:
         """Per size, the time of every candidate in us, the winner and its share of what the network allows."""
@@ -298,13 +298,13 @@ def climb(
     seed: int = 0,
     tell: Callable[[str], object] = lambda text: None,
     jobs: int | None = None,
+    store: str | Path | None = None,
 ) -> Ladder:
     """Simulates the candidates over the sizes of `sweep`: its algorithms (names, paths of modules, plans; without any,
     all that are configured for the collective) and a synthesized schedule for each of `methods`.
 
     A candidate that does not run at a size, or is wrong there (`sweep.data`), does not stand for it: its rung says why,
-    and `Ladder.failure` where none is left. `tell` is told what runs next, for people; `jobs`: processes
-    that share the work.
+    and `Ladder.failure` where none is left. tell, jobs, store: as of `ahbm.table.running.attempt`.
     Raises what loading topology and ccl.yaml raises.
     """
     sweep = sweep.with_plans()
@@ -324,6 +324,6 @@ def climb(
         unit = Unit(sweep.end, unit.of)
     sizes = list(sweep.sizes(unit))
     run = run.measured_on(emulator, choosing=True)
-    cells = ran([(Case(run, name, size), emulator) for size, _ in sizes for name in names], tell, jobs)
+    cells = ran([(Case(run, name, size), emulator) for size, _ in sizes for name in names], tell, jobs, store)
     rungs = [Rung(*size, dict(zip(names, islice(cells, len(names)), strict=True))) for size in sizes]
     return Ladder(run, emulator, tuple(names), tuple(rungs))

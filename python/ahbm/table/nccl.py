@@ -41,9 +41,7 @@ def header(sweep: Sweep) -> list[str]:
 
 
 def _checked(sweep: Sweep) -> str:
-    if isinstance(sweep.check, bool):
-        return ""
-    return f" check {sweep.check if isinstance(sweep.check, str) else ','.join(sweep.check)}"
+    return f" check {sweep.check}" if isinstance(sweep.check, str) else ""
 
 
 HEADLINE = f"#{'':>57}{'in-place':^31}{'bound':>18}".rstrip()

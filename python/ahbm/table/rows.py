@@ -6,7 +6,6 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ahbm.base.arguments import checked, shown
-from ahbm.base.store import store
-from ahbm.errors import ConfigError, UnsupportedError
+from ahbm.base.optional import needed
+from ahbm.base.store import store, writing
+from ahbm.errors import ConfigError
 
 _Number = TypeVar("_Number", np.float64, np.int64)
 
@@ -124,6 +124,12 @@ class Rows:
             found[name] = [column[row] for row in rows] if isinstance(column, list) else column.take(rows)
         return Rows(self.columns, found)
 
+    @checked
+    def without(self, name: str) -> Rows:
+        """All rows, without a column that they may have."""
+        left = [one for one in self.columns if one != name]
+        return Rows(left, {one: self._by_name[one] for one in left})
+
     def to_arrow(self) -> Any:
         """A pyarrow.Table with `columns`. Raises UnsupportedError (AHBM-U145) where pyarrow is not installed."""
         arrow = _package("pyarrow")
@@ -171,20 +177,13 @@ class Rows:
 
 
 def _package(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise UnsupportedError(
-            "AHBM-U145", f"{name} is not installed", hint=f"pip install {name}; or to_csv, which needs nothing"
-        ) from error
+    return needed(name, f"{name} is not installed", f"pip install {name}; or to_csv, which needs nothing")
 
 
 def _stored(path: str | Path, content: str) -> Path:
     target = Path(path)
-    try:
+    with writing(target, "AHBM-C141"):
         store({target: content.encode()})
-    except OSError as error:
-        raise ConfigError("AHBM-C141", f"{target} cannot be written: {error}") from error
     return target
 
 

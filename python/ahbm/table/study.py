@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ahbm.base.collectives import COLLECTIVES
@@ -13,7 +14,7 @@ from ahbm.errors import BudgetError, ConfigError
 from ahbm.runs.report import bandwidths
 from ahbm.source.synth import SynthAlgorithm
 from ahbm.table.cases import Case, Refused, Sweep
-from ahbm.table.running import attempt
+from ahbm.table.running import attempt, live
 
 if TYPE_CHECKING:
     from ahbm._core import Machine
@@ -61,9 +62,10 @@ def gather(
     explain: bool = True,
     tell: Callable[[str], object] = lambda text: None,
     jobs: int | None = None,
+    store: str | Path | None = None,
 ) -> Contents:
     """Runs what the page shows: the sweep, again for each number of `ranks`, numerics at its first size, reasons at its
-    last. `tell` is told what runs next, for people; `jobs`: processes that share the sweeps.
+    last. tell, jobs, store: as of `ahbm.table.running.attempt`.
 
     Raises what `ahbm.run` raises where nothing runs at all; a part of the sweep that does not run is on the page.
     """
@@ -75,8 +77,8 @@ def gather(
     resizings = [replace(sweep, overrides={**sweep.overrides, **size}, **how) for size in sizes]
     for resizing in resizings:
         resizing.emulator()  # a machine that does not exist is told before anything is measured
-    cells = list(attempt([sweep], emulator, tell, jobs, choosing=True))
-    cells_of_worlds = list(attempt(resizings, tell=tell, jobs=jobs))
+    cells = list(attempt([sweep], emulator, tell, jobs, choosing=True, store=store))
+    cells_of_worlds = list(attempt(resizings, tell=tell, jobs=jobs, store=store))
     refused = [cell for cell in [*cells, *cells_of_worlds] if isinstance(cell, Refused)]
     reports = [cell for cell in cells if not isinstance(cell, Refused)]
     worlds = [cell for cell in cells_of_worlds if not isinstance(cell, Refused)]
@@ -93,10 +95,12 @@ def gather(
     last = {report.algorithm: report for report in [r for r in reports if r.right] or reports}
     explanations: dict[str, Explanation] = {}
     unexplained: dict[str, BudgetError] = {}
+    run = sweep.measured_on(emulator, choosing=True)
     for name, report in last.items() if explain else ():
         tell(f"why {name} takes as long as it does at {report.bytes:,} B")
+        case = Case(run, name if sweep.algorithms else None, report.bytes)
         try:
-            explanations[name] = report.explain()
+            explanations[name] = live(report, case, emulator).explain()
         except BudgetError as error:
             unexplained[name] = error
     synthesized = schedules_of(emulator, reports)

@@ -44,6 +44,10 @@ if TYPE_CHECKING:
     from ahbm.source.algorithm import Algorithm
 
 
+COMPARED_BYTES = 1 << 26
+"""Data of all ranks up to which the results of a call are compared with numbers, though no call moves any."""
+
+
 class _Performed(NamedTuple):
     """A call that every rank makes."""
 
@@ -80,7 +84,7 @@ class Alone:
         """Per group, the end of its latest call."""
         self._known: dict[tuple[Request, str | Algorithm, Family], int] = {}
         """What the calls of a family take together."""
-        self._verify = first_checks(self.emulator, setup)
+        self._verify = first_checks(self.emulator, setup, COMPARED_BYTES)
         self._groups = Groups()
         self._clock_ps = 0
 

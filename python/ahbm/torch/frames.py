@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
 import struct
 import threading
@@ -16,13 +17,16 @@ from typing import Any
 
 from ahbm.errors import AhbmError, DistributedError, FormatError, raise_findings
 
-LOOPBACK = "127.0.0.1"
 HEADER = struct.Struct("<4sBIQ")
 MAGIC = b"AHBM"
 FACTS_LIMIT = 1 << 22
 PAYLOAD_LIMIT = 1 << 38
+PARTING_S = 0.1
+"""The time that a last frame may take."""
+LONGEST_S = 1 << 30
+_TIMEVAL = struct.Struct("@ll")
 
-HELLO, NEAR, SUBMIT, WAIT, ESTIMATE, ABSENT, OVERDUE, BYE, ABORT, RESULT, OPERAND, ERROR = range(12)
+HELLO, WELCOME, SUBMIT, WAIT, ESTIMATE, ABSENT, OVERDUE, BYE, ABORT, RESULT, OPERAND, ERROR = range(12)
 
 
 class Gone(ConnectionError):
@@ -32,8 +36,14 @@ class Gone(ConnectionError):
 class Connection:
     """One side of a connection. Any thread may send; one receives."""
 
-    def __init__(self, link: socket.socket) -> None:
-        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def __init__(self, link: socket.socket, timeout_s: float) -> None:
+        """`timeout_s`: the longest time that a send waits for the other side to read."""
+        if link.family == socket.AF_INET:
+            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if hasattr(socket, "SO_SNDTIMEO") and os.name == "posix":
+            most = min(timeout_s, float(LONGEST_S))
+            limit = _TIMEVAL.pack(int(most), max(int(most % 1 * 1e6), 1))
+            link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
         self._link = link
         self._sending = threading.Lock()
         self._until: float | None = None
@@ -92,6 +102,16 @@ class Connection:
             if not got:
                 raise Gone("closed by the other side")
             view = view[got:]
+
+    def part(self, kind: int, facts: dict[str, Any]) -> None:
+        """Sends a last frame, unless the other side does not read, and ends the connection."""
+        if self._sending.acquire(timeout=PARTING_S):
+            self._sending.release()
+            with contextlib.suppress(OSError):
+                self._link.settimeout(PARTING_S)
+            with contextlib.suppress(Gone):
+                self.send(kind, facts)
+        self.close()
 
     def close(self) -> None:
         """Ends the connection; a thread in `receive` gets Gone."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import hmac
 import secrets
-import socket
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -16,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from ahbm._core import Neighbour
+from ahbm.base.logs import notice
 from ahbm.base.request import Shares
 from ahbm.base.words import span
-from ahbm.errors import AhbmError, DistributedError, FormatError
+from ahbm.errors import AhbmError, DistributedError, FormatError, Site
 from ahbm.ranks.blame import clone
 from ahbm.ranks.exchange import Exchange
 from ahbm.ranks.groups import ProcessGroup
@@ -26,13 +25,14 @@ from ahbm.ranks.lobby import check_world_size
 from ahbm.ranks.seat import Call
 from ahbm.ranks.session import Session
 from ahbm.ranks.setup import Setup
-from ahbm.ranks.stall import timed_out
+from ahbm.ranks.stall import timed_out, waits_in
 from ahbm.ranks.terms import terms, with_choice
 from ahbm.ranks.ticket import Ticket
 from ahbm.ranks.world import GRACE_S, World
 from ahbm.torch import frames, report
 from ahbm.torch.choices import decoded, decoded_why
-from ahbm.torch.frames import LOOPBACK, Connection, Gone, findings, found
+from ahbm.torch.frames import Connection, Gone, findings, found
+from ahbm.torch.listener import AGAIN_S, Listener, Peer, refusal, user
 from ahbm.torch.rooms import LARGE, Rooms
 
 RUNNER = "ahbm runner"
@@ -42,7 +42,9 @@ HURRY_S = 0.05
 GREETING_S = 10.0
 """The time that a caller has to say who it is: a rank does so as soon as it is connected."""
 CALLERS = 64
-"""Callers that have not said yet who they are; for one more, the oldest has to go."""
+"""Callers that have not said yet who they are; for one more, the oldest of the process that has most has to go."""
+REFUSED = 8
+"""Refused callers that an error names."""
 HELLO_LIMIT = 96
 """Bytes of the facts of a greeting."""
 
@@ -58,18 +60,24 @@ class Host:
         self.timeout_s = timeout_s
         self._rooms = Rooms()
         self.secret = secrets.token_bytes(32)
-        self._server = socket.create_server((LOOPBACK, 0), backlog=size + CALLERS)
-        self.port: int = self._server.getsockname()[1]
+        self._listener = Listener(size + CALLERS)
+        self.address = self._listener.address
         self._stopped = False
         self._connections: dict[int, Connection] = {}
-        self._callers: dict[Connection, None] = {}
-        """Whoever has not said who it is, the oldest first."""
+        self._peers: dict[int, Peer] = {}
+        """Who the ranks are that have come."""
+        self._callers: dict[Connection, Peer] = {}
+        """Whoever has not said which rank it is, the oldest first."""
+        self._refused: dict[str, None] = {}
+        """Who has asked for a place and did not get it."""
         self._joining = threading.Lock()
-        """Held for both."""
+        """Held for these."""
         self._all_here = threading.Event()
         self._threads: list[threading.Thread] = []
         self._heard_s = dict.fromkeys(range(1, size), time.monotonic())
         """When each rank that has not left has last said something."""
+        self._left = threading.Condition()
+        """Some rank has left."""
         self.world.hurry_s = HURRY_S
         self.world.enter(0)
         self._start(self._run, RUNNER)
@@ -83,27 +91,39 @@ class Host:
         """
         if self.world.size > 1 and not self._all_here.wait(self.timeout_s):
             absent = sorted(set(range(1, self.world.size)) - set(self._connections))
-            error = timed_out(f"init_process_group: {span(absent)} did not come", self.timeout_s, span(absent))
-            with self._joining:
-                for connection in self._connections.values():
-                    with contextlib.suppress(Gone):
-                        connection.send(frames.ABORT, {"error": findings(error)})
+            sites = [Site(f"refused: {who}") for who in list(self._refused)[:REFUSED]]
+            error = timed_out(f"init_process_group: {span(absent)} did not come", self.timeout_s, span(absent), *sites)
+            self._dismiss(error)
             self.close()
             raise error
 
     def leave(self) -> None:
         """Rank 0 is done: serves the others until they are, too, or are silent for the timeout; reports on the job.
 
-        There is one deadline for all of them. Where a call has waited in vain, the deadline does not begin anew.
+        There is one deadline for all of them. Where a call has waited in vain, the deadline does not begin anew. Who is
+        still there then is told why.
         """
         self.world.leave(0, None, None)
-        if not self.world.late:
+        if self.world.late is None:
             self._heard_s = dict.fromkeys(self._heard_s, time.monotonic())
-        for thread in self._threads:  # those of ranks are appended before that which accepts has ended
-            while thread.name != RUNNER and thread.is_alive() and (left := self._patience()) > 0:
-                thread.join(left)
+        with self._left:
+            while self._heard_s and (left := self._patience()) > 0:
+                self._left.wait(left)
+            silent = sorted(self._heard_s)
+        if silent:
+            states = self.world.ranks
+            sites = [waits_in(part, states) for rank in silent if (part := states[rank].waiting) is not None]
+            error = self.world.late or timed_out("destroy_process_group", self.timeout_s, span(silent), *sites)
+            self._dismiss(error)
         self.close()
         report.add(self.session.ledger)
+
+    def _dismiss(self, error: DistributedError) -> None:
+        """Tells every rank that is still there why it can stay no longer."""
+        with self._joining:
+            connections = list(self._connections.values())
+        for connection in connections:
+            connection.part(frames.ABORT, {"error": findings(error)})
 
     def _patience(self) -> float:
         """The wall seconds that ranks still have for a word. One that waits in a call can ask why after its timeout."""
@@ -144,67 +164,98 @@ class Host:
     def _accept(self) -> None:
         while True:
             try:
-                link, _ = self._server.accept()
+                link, who = self._listener.accept()
             except OSError:
-                return
-            caller = Connection(link)
+                if self._stopped or self._all_here.is_set():
+                    return
+                time.sleep(AGAIN_S)  # the system has no room for one more
+                continue
+            caller = Connection(link, self.timeout_s)
+            if not who.ours:
+                self._refuse(caller, f"{who} asks for a rank's place, and rank 0 is of user {user()}")
+                continue
             caller.expire(min(GREETING_S, self.timeout_s))
             with self._joining:
-                self._callers[caller] = None
-                oldest = next(iter(self._callers)) if len(self._callers) > CALLERS else None
-            if oldest is not None:
-                oldest.close()
-            threading.Thread(target=self._greet, args=(caller,), name="ahbm caller", daemon=True).start()
+                self._callers[caller] = who
+                surplus = self._locked_surplus() if len(self._callers) > CALLERS else None
+            if surplus is not None:
+                surplus.close()
+            threading.Thread(target=self._greet, args=(caller, who), name="ahbm caller", daemon=True).start()
+
+    def _locked_surplus(self) -> Connection:
+        """The oldest caller of the process that has most, who is none from now on: a rank calls once."""
+        counts = Counter(who.pid for who in self._callers.values())
+        most = max(counts.values())
+        found = next(caller for caller, who in self._callers.items() if counts[who.pid] == most)
+        del self._callers[found]
+        return found
+
+    def _refuse(self, caller: Connection, why: str) -> None:
+        """Sends a caller away, says so, and remembers it for an error of this job."""
+        with self._joining:
+            new = len(self._refused) < REFUSED and why not in self._refused
+            if new:
+                self._refused[why] = None
+        if new:
+            notice(f"refused: {why}")
+        caller.part(frames.ABORT, {"error": findings(refusal(why))})
 
     def _shut(self) -> None:
         """Nobody comes in any more; ends `_accept`."""
-        with contextlib.suppress(OSError):
-            self._server.shutdown(socket.SHUT_RDWR)
-        self._server.close()
+        self._listener.close()
 
-    def _greet(self, caller: Connection) -> None:
-        rank, near = self._rank_of(caller)
+    def _greet(self, caller: Connection, who: Peer) -> None:
+        rank, near, why = self._rank_of(caller, who)
         with self._joining:
-            self._callers.pop(caller, None)
-            welcome = rank is not None and rank not in self._connections and not self._stopped
+            waited = self._callers.pop(caller, None) is not None
+            if rank in self._connections:
+                why = f"{who} asks for the place of rank {rank}, which {self._peers[rank]} has"
+            welcome = waited and rank is not None and rank not in self._connections and not self._stopped
             if rank is not None and welcome:
-                self._connections[rank] = caller
+                self._connections[rank], self._peers[rank] = caller, who
                 self._start(self._serve, f"ahbm rank {rank}", rank, caller, near)
             all_here = len(self._connections) == self.world.size - 1
-        if not welcome:
+        if not welcome and why:
+            self._refuse(caller, why)
+        elif not welcome:
             caller.close()
         if all_here:
             self._all_here.set()
             self._shut()
 
-    def _rank_of(self, caller: Connection) -> tuple[int | None, Neighbour | None]:
-        """The rank of a caller that knows the secret, and its process if the secret can be read in its memory."""
+    def _rank_of(self, caller: Connection, who: Peer) -> tuple[int | None, Neighbour | None, str]:
+        """The rank of a caller that knows the secret, and its process if the secret can be read in its memory; else why
+        it is none, "" where it is not worth a word."""
         try:
             kind, facts, length = caller.receive(HELLO_LIMIT)
             given = bytearray(min(length, len(self.secret)))
             caller.fill(given)
             caller.expire(None)
-        except (Gone, FormatError, OSError):
-            return None, None
+        except FormatError:
+            return None, None, f"{who} asks for a rank's place in no language of ranks"
+        except (Gone, OSError):
+            return None, None, ""
         rank = facts.get("rank")
-        known = hmac.compare_digest(bytes(given), self.secret) and kind == frames.HELLO
-        if not (known and isinstance(rank, int) and 0 < rank < self.world.size):
-            return None, None
+        if not hmac.compare_digest(bytes(given), self.secret) or kind != frames.HELLO:
+            return None, None, f"{who} asks for a rank's place and is none of this job"
+        if not isinstance(rank, int) or not 0 < rank < self.world.size:
+            return None, None, f"{who} asks for the place of rank {rank} of {self.world.size}"
+        if who.pid is None:
+            return rank, None, ""
         seen = np.zeros(len(self.secret), np.uint8)
         try:
-            near = Neighbour(facts["pid"])
+            near = Neighbour(who.pid)
             near.read(facts["at"], seen)
         except (OSError, KeyError, AhbmError):
-            return rank, None
-        return rank, near if seen.tobytes() == self.secret else None
+            return rank, None, ""
+        return rank, near if seen.tobytes() == self.secret else None, ""
 
     def _serve(self, rank: int, connection: Connection, near: Neighbour | None) -> None:
         served = Served(rank, connection, near)
         tickets = served.tickets
         error: BaseException | None = None
         try:
-            if near is not None:
-                connection.send(frames.NEAR, {})
+            connection.send(frames.WELCOME, {"near": near is not None})
             while True:
                 kind, facts, length = connection.receive()
                 self._heard_s[rank] = time.monotonic()
@@ -240,9 +291,11 @@ class Host:
             error = None if self._stopped else ConnectionError("its process has ended without leaving the group")
         except (AhbmError, KeyError, TypeError, ValueError) as raised:
             error = raised
-        self._heard_s.pop(rank, None)
         self.world.leave(rank, None, error)
         connection.close()
+        with self._left:
+            self._heard_s.pop(rank, None)
+            self._left.notify_all()
 
     def _call(self, facts: dict[str, Any]) -> Call:
         """The call that a SUBMIT or ESTIMATE frame describes, with a buffer of the right size, not yet filled."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from multiprocessing import util
@@ -16,7 +15,6 @@ from ahbm.errors import DistributedError, Site
 from ahbm.ranks.blame import call_origin
 from ahbm.ranks.setup import Setup
 from ahbm.torch.failures import BackendError, as_torchs
-from ahbm.torch.frames import LOOPBACK
 from ahbm.torch.place import Place
 
 if TYPE_CHECKING:
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     from ahbm.torch.remote import Remote
 
 KEY = "ahbm"
-"""The key under which the store of the group has the port and the secret."""
+"""The key under which the store of the group has the address at which the ranks meet, and the job's secret."""
 
 
 class ProcessPlace(Place):
@@ -82,7 +80,7 @@ def open_place(setup: Setup, opts: Any, ranks: Sequence[int]) -> Place:
 
     Raises DistributedError, which is torch's DistBackendError as well: AHBM-X120 and X126 when rank 0 has failed or is
     gone, AHBM-X110 when this rank asks for another setup than rank 0, AHBM-X122 when a rank does not come within the
-    timeout.
+    timeout, AHBM-X127 when rank 0 is another user's or this rank is there already.
     """
     timeout_s = opts.timeout.total_seconds()
     if opts.group_rank == 0:
@@ -93,7 +91,7 @@ def open_place(setup: Setup, opts: Any, ranks: Sequence[int]) -> Place:
         except Exception as error:
             opts.store.set(KEY, json.dumps({"error": f"{error}"}))
             raise
-        mine = {"port": host.port, "secret": host.secret.hex(), "pid": os.getpid(), "setup": setup.described()}
+        mine = {"address": host.address, "secret": host.secret.hex(), "setup": setup.described()}
         opts.store.set(KEY, json.dumps(mine))
         try:
             host.meet()
@@ -107,10 +105,11 @@ def open_place(setup: Setup, opts: Any, ranks: Sequence[int]) -> Place:
         found = json.loads(opts.store.get(KEY))
         if "error" in found:
             raise BackendError("AHBM-X120", f"rank 0 failed: {found['error']}")
-        address, secret = (LOOPBACK, int(found["port"])), bytes.fromhex(found["secret"])
-        remote = Remote(opts.group_rank, address, secret, timeout_s, int(found["pid"]))
+        remote = Remote(opts.group_rank, found["address"], bytes.fromhex(found["secret"]), timeout_s)
     except dist.DistStoreError as error:  # whose text goes on with frames of C++, as the next one's does
         raise BackendError("AHBM-X122", f"rank 0 has not come: {_sentence(error)}") from None
+    except DistributedError as error:
+        raise as_torchs(error) from None
     except (dist.DistNetworkError, OSError) as error:
         raise as_torchs(lost(_sentence(error))) from None
     if (differing := _differing(found["setup"], setup.described(), opts.group_rank)) is not None:

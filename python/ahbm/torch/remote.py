@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import socket
 import threading
 from typing import Any
 
@@ -22,6 +20,7 @@ from ahbm.ranks.ticket import Notify, Ticket
 from ahbm.torch import frames
 from ahbm.torch.choices import encoded, encoded_why
 from ahbm.torch.frames import Connection, Gone, findings, found
+from ahbm.torch.listener import Address, connect, refusal, user
 
 NEAR_BYTES = 1 << 14
 """Shorter operands and results travel in frames."""
@@ -36,21 +35,22 @@ class Remote:
     it; otherwise, and where they are short, they travel over the connection.
     """
 
-    def __init__(
-        self, rank: int, address: tuple[str, int], secret: bytes, timeout_s: float, host: int | None = None
-    ) -> None:
-        """`host`: rank 0's process, which may touch this one's memory."""
+    def __init__(self, rank: int, address: Address, secret: bytes, timeout_s: float) -> None:
+        """Takes the place of `rank` in the world of rank 0's process, which may then touch this one's memory.
+
+        Raises OSError, and DistributedError (AHBM-X127) where that is another user's or gives the place to nobody.
+        """
         self.rank = rank
-        if host is not None:
-            Neighbour.admit(host)
-        self._near = False
-        """Whether rank 0's process has shown that it can read this one's memory."""
+        link, host = connect(address, timeout_s)
+        if not host.ours:
+            link.close()
+            raise refusal(f"{host} answers in rank 0's place, and rank {rank} is of user {user()}")
+        if host.pid is not None:
+            Neighbour.admit(host.pid)
         self._shown = np.frombuffer(secret, np.uint8)
-        link = socket.create_connection(address, timeout_s)
-        link.settimeout(None)
-        self._connection = Connection(link)
-        hello = {"rank": rank, "pid": os.getpid(), "at": self._shown.ctypes.data}
-        self._connection.send(frames.HELLO, hello, secret)
+        self._connection = Connection(link, timeout_s)
+        self._near = self._greet(secret, timeout_s)
+        """Whether rank 0's process has shown that it can read this one's memory."""
         self._main = threading.get_ident()
         self._lock = threading.Lock()
         self._open: dict[int, tuple[Ticket, Call]] = {}
@@ -68,9 +68,27 @@ class Remote:
         self._steps: list[int] = []
         """The steps of this rank, computing and waiting, since its latest call."""
         self._failure: BaseException | None = None
-        self._leaving = False
+        self._unanswering = False
+        """Whether rank 0's process has left a question without an answer."""
         self._reader = threading.Thread(target=self._read, name="ahbm reader", daemon=True)
         self._reader.start()
+
+    def _greet(self, secret: bytes, timeout_s: float) -> bool:
+        """Says who this is; whether rank 0's process can read its memory."""
+        hello = {"rank": self.rank, "at": self._shown.ctypes.data}
+        with contextlib.suppress(Gone):  # who is sent away is told why
+            self._connection.send(frames.HELLO, hello, secret)
+        try:
+            self._connection.expire(timeout_s)
+            kind, facts, _ = self._connection.receive()
+            self._connection.expire(None)
+        except BaseException:
+            self._connection.close()
+            raise
+        if kind != frames.WELCOME:
+            self._connection.close()
+            raise found(facts["error"])
+        return bool(facts["near"])
 
     def clock_ps(self, rank: int) -> int:
         """See `Seat`."""
@@ -142,7 +160,8 @@ class Remote:
         return found(answer) if answer else None
 
     def _unanswered(self, ticket: Ticket, call: Call, timeout_s: float) -> DistributedError:
-        label = f"{call.collective} ({call.group.name}), call {ticket.call} of rank {self.rank}"
+        self._unanswering = True
+        label = f"{call.collective} ({call.group.name}), call {ticket.call + 1} of rank {self.rank}"
         site = Site("rank 0's process, which holds the emulator, does not answer", call_origin())
         return timed_out(label, timeout_s, "rank 0", site)
 
@@ -213,10 +232,9 @@ class Remote:
         self._end(frames.ABORT, {"error": findings(error)})
 
     def _end(self, kind: int, facts: dict[str, Any] | None = None) -> None:
-        self._leaving = True
         with contextlib.suppress(Gone):
             self._connection.send(kind, facts or {})
-        if kind == frames.BYE and self._reader is not threading.current_thread():
+        if kind == frames.BYE and not self._unanswering and self._reader is not threading.current_thread():
             self._reader.join(10)
         self._connection.close()
         if self._reader is not threading.current_thread():
@@ -258,9 +276,6 @@ class Remote:
         try:
             while True:
                 kind, facts, length = self._connection.receive()
-                if kind == frames.NEAR:
-                    self._near = True
-                    continue
                 if kind == frames.ABORT:
                     self._fail(found(facts["error"]))
                     continue

@@ -50,7 +50,7 @@ def page(ladder: Ladder) -> Page:
     if refused:
         sections.append(Section("refused", "What did not run", "", ("algorithm", "size (B)", "why"), refused))
     last = ladder.rungs[-1]
-    best = last.reports[last.winner]
+    best = ladder.last()
     explanation = best.explain()
     sections += reasons.sections({last.winner: explanation}, ladder.emulator.machine, shown, f" at {last.nbytes:,} B")
     ends = [(entry.nbytes.most, entry.algorithm) for entry in ladder.ranges()]

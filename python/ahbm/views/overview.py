@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from ahbm.base import codes
 from ahbm.config.topology import read_for
-from ahbm.runs import bands, compare
+from ahbm.runs import compare
+from ahbm.runs.report import notes_of
 from ahbm.table.cases import Refused
 from ahbm.table.columns import PAGE
 from ahbm.table.study import Contents
@@ -67,11 +68,7 @@ def _page(contents: Contents) -> Page:
         ("programs", ", ".join(dict.fromkeys(report.program_hash for report in reports if report.program_hash))),
         ("topology", read_for(sweep.topology)),
         *((f"set {key}", str(value)) for key, value in sweep.overrides.items()),
-        *(
-            ("note", note)
-            for note in dict.fromkeys(note for report in reports for note in (*report.overruled, *report.idle))
-        ),
-        *(("note", note) for note in bands.over(report.error for report in reports)),
+        *(("note", note) for note in notes_of(reports)),
     ]
     headline = answer.of_sweep(reports, contents.explanations.items())
     if certificate is not None:

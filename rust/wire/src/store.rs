@@ -62,7 +62,18 @@ fn special(target: &Path, bytes: &[u8]) -> io::Result<()> {
         }
         if kind.is_fifo() {
             let open = fs::OpenOptions::new().write(true).custom_flags(AT_ONCE).open(target);
-            open.map_err(|_| io::Error::other("it is a pipe that nobody reads"))?;
+            let mut pipe = open.map_err(|_| io::Error::other("it is a pipe that nobody reads"))?;
+            let mut left = bytes;
+            while !left.is_empty() {
+                match pipe.write(left) {
+                    Ok(written) => left = &left[written..],
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        std::thread::sleep(std::time::Duration::from_millis(1));
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            return Ok(());
         }
     }
     fs::write(target, bytes)

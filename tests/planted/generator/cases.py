@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 
@@ -58,18 +59,19 @@ class Program:
         path.write_text(self.text, encoding="utf-8")
         if not isinstance(self.subject, Kernel):
             return check_file(path, CheckOptions(slots=self.slots, calls=CALLS - 1))
-        kernel = self.subject
-        overrides = {"system.sips.count": kernel.ranks, "sip.cube_mesh.w": 1, "sip.cube_mesh.h": 1}
-        return check_kernel(
-            str(path),
-            None,
-            checks=CHECKED,
-            dtype=kernel.dtype,
-            op=kernel.op,
-            root=kernel.root,
-            bytes_per_rank=np.dtype(NUMBERS[kernel.dtype]).itemsize * kernel.elements,
-            overrides={**overrides, "defaults.n_slots": kernel.slots},
-        )
+        return check_kernel(str(path), None, checks=CHECKED, **arguments(self.subject))
+
+
+def arguments(kernel: Kernel) -> dict[str, Any]:
+    """How a kernel is run, for `ahbm.run`."""
+    overrides = {"system.sips.count": kernel.ranks, "sip.cube_mesh.w": 1, "sip.cube_mesh.h": 1}
+    return {
+        "dtype": kernel.dtype,
+        "op": kernel.op,
+        "root": kernel.root,
+        "bytes_per_rank": np.dtype(NUMBERS[kernel.dtype]).itemsize * kernel.elements,
+        "overrides": {**overrides, "defaults.n_slots": kernel.slots},
+    }
 
 
 @dataclass(frozen=True)

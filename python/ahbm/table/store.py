@@ -1,8 +1,8 @@
-"""The rows of sweeps in a folder: parts that are written once and never changed, so that folders can be shared, and
+"""The rows of cases in a folder: parts that are written once and never changed, so that folders can be shared, and
 merged by copying their parts.
 
-`DIR/space.json` says what was swept last, `DIR/parts/*` have the rows: Parquet with pyarrow (the extra `sweep`), else a
-row of JSON in each line. The name of a part is the digest of its keys.
+`DIR/space.json` says what ran last, `DIR/parts/*` have the rows: Parquet with pyarrow (the extra `sweep`), else a row
+of JSON in each line. The name of a part is the digest of its keys.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -19,24 +20,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ahbm._core import Machine
 from ahbm.base.load import load_text
-from ahbm.base.store import make_folders, store
+from ahbm.base.optional import needed
+from ahbm.base.store import make_folders, store, writing
 from ahbm.errors import ConfigError, UnsupportedError
-from ahbm.sweeps.build import build
-from ahbm.sweeps.space import Space
-from ahbm.sweeps.work import INTERNAL, NAMES, Row
-from ahbm.table.cases import Case
-from ahbm.table.columns import STORED
+from ahbm.runs.report import Report
+from ahbm.table.build import build
+from ahbm.table.cases import Case, Refused
+from ahbm.table.columns import MEASURED, STORED
 from ahbm.table.processes import LOST
 from ahbm.table.rows import Rows
 
+NAMES = tuple(column.name for column in STORED)
+Row = tuple[Any, ...]
+"""Values of `STORED`."""
+
+INTERNAL = "AHBM-Z001"
+CELL = "cell"
+"""The column of what a row was made of, where somebody wants more of it than `STORED`; see `ahbm.table.kept`."""
 FORMAT = 1
 """Of a store."""
 NO_PROOF = (LOST, INTERNAL)
 """Codes of rows that may be others on another day: their cases run again."""
-KINDS = {**{column.name: column.kind for column in STORED}, "key": str, "space": str, "at": int}
-"""What each column holds but those of overrides. Three only a store has: the identity of the row, the first digits of
-the space that it was run for, and its position there."""
+KINDS = {**{column.name: column.kind for column in STORED}, "key": str, "space": str, "at": int, CELL: str}
+"""What each column holds but those of overrides. Four only a store has: the identity of the row, the first digits of
+the space that it was run for, its position there, and `CELL`."""
 WORDS = [*(column.name for column in STORED if column.few), "space"]
 """Columns of few different texts, which are not read one by one."""
 PIECE = 2048
@@ -45,19 +54,18 @@ COMPACTED = 200_000
 """Rows of a part that `compact` writes."""
 
 
-def pyarrow(needed: str = "") -> Any:
+def pyarrow(by: str = "") -> Any:
     """pyarrow and its Parquet, or None where it is not installed.
 
-    Raises UnsupportedError (AHBM-U145) instead where it is `needed` for something.
+    Raises UnsupportedError (AHBM-U145) instead where it is needed `by` something.
     """
     try:
-        import_module("pyarrow.parquet")
+        needed("pyarrow.parquet", f"pyarrow is not installed: {by} needs it", "pip install ahbm[sweep]")
         return import_module("pyarrow")
-    except ImportError as error:
-        if not needed:
-            return None
-        hint = "pip install ahbm[sweep]"
-        raise UnsupportedError("AHBM-U145", f"pyarrow is not installed: {needed} needs it", hint=hint) from error
+    except UnsupportedError:
+        if by:
+            raise
+        return None
 
 
 class Store:
@@ -67,19 +75,17 @@ class Store:
         self.folder = Path(folder)
         self._parts = self.folder / "parts"
 
-    def begin(self, space: Space) -> str:
-        """Makes the folder, writes what is swept, and returns the digest of the space, 16 hex digits.
+    def begin(self, space: Mapping[str, Any]) -> str:
+        """Makes the folder, writes what runs, plain values, and returns their digest, 16 hex digits.
 
         Raises ConfigError (AHBM-C141) where it cannot be written.
         """
-        text = json.dumps(space.to_json(), sort_keys=True)
+        text = json.dumps(space, sort_keys=True)
         digest = hashlib.sha256(f"{FORMAT} {text}".encode()).hexdigest()[:16]
-        about = {"format": FORMAT, "ahbm": build(), "digest": digest, "space": space.to_json()}
-        try:
+        about = {"format": FORMAT, "ahbm": build(), "digest": digest, "space": space}
+        with writing(self.folder, "AHBM-C141"):
             make_folders(self._parts)
             store({self.folder / "space.json": (json.dumps(about, indent=2) + "\n").encode()})
-        except OSError as error:
-            raise ConfigError("AHBM-C141", f"{self.folder} cannot be written: {error}") from error
         return digest
 
     def proofs(self) -> dict[str, tuple[int | None, str | None]]:
@@ -90,9 +96,16 @@ class Store:
         judged = zip(found.column("wrong"), found.column("code"), strict=True)
         return {key: proof for key, proof in zip(found.column("key"), judged, strict=True) if proof[1] not in NO_PROOF}
 
-    def add(self, space: str, cases: Sequence[Case], rows: Sequence[Row], kinds: Mapping[str, str]) -> Path:
+    def add(
+        self,
+        space: str,
+        cases: Sequence[Case],
+        rows: Sequence[Row],
+        kinds: Mapping[str, str],
+        cells: Sequence[str] = (),
+    ) -> Path:
         """Writes the rows of some cases as one part, whole or not at all, and returns its path. `kinds`: the type of
-        each column of overrides, "int64", "double" or "string".
+        each column of overrides, "int64", "double" or "string". `cells`: the values of `CELL`, of all rows or of none.
 
         Raises ConfigError (AHBM-C141) where it cannot be written.
         """
@@ -100,7 +113,19 @@ class Store:
         columns |= dict(zip(NAMES, map(list, zip(*rows, strict=True)), strict=True))
         columns |= {name: [_as(kind, case.sweep.varied.get(name)) for case in cases] for name, kind in kinds.items()}
         columns |= {"space": [space] * len(cases), "at": [case.at for case in cases]}
+        columns |= {CELL: list(cells)} if cells else {}
         return self._write(columns, kinds)
+
+    def cells(self, wanted: set[str]) -> dict[str, str]:
+        """By key, `CELL` of the rows of some keys that have it; little else is read."""
+        at = [number for number, key in enumerate(self.read(("key",)).column("key")) if key in wanted]
+        try:
+            found = self.read(("key", CELL), np.array(at, dtype=np.int64))
+        except ConfigError as error:
+            if error.code == "AHBM-C187":
+                return {}
+            raise
+        return {key: cell for key, cell in zip(*map(found.column, found.columns), strict=True) if cell is not None}
 
     def _write(self, columns: Mapping[str, list[Any]], kinds: Mapping[str, str]) -> Path:
         name = hashlib.sha256("\n".join(sorted(columns["key"])).encode()).hexdigest()[:24]
@@ -114,10 +139,8 @@ class Store:
 
     def _put(self, name: str, content: bytes) -> Path:
         path = self._parts / name
-        try:
+        with writing(path, "AHBM-C141"):
             store({path: content})
-        except OSError as error:
-            raise ConfigError("AHBM-C141", f"{path} cannot be written: {error}") from error
         return path
 
     def parts(self) -> list[Path]:
@@ -158,7 +181,11 @@ class Store:
 
     def rows(self) -> Rows:
         """One row for each key, in the order of the spaces: that of `space.json` first. What is proof goes before what
-        is not. Rows of other builds than the one that swept last are there where it has not run their case."""
+        is not. Rows of other builds than the one that ran last are there where it has not run their case. They have all
+        columns but `CELL`."""
+        return self._each().without(CELL)
+
+    def _each(self) -> Rows:
         found = self.read()
         return found.at(self._order(found))
 
@@ -169,10 +196,11 @@ class Store:
         at = few.numbers("at")
         if len(few.classes("space")[1]) == 1 and _proof(few).all() and _all_differ(at):
             # One space, nothing twice: the rows are what they are, in whatever order they are read.
-            return self.read(rows=choose(few, at))
+            return self.read(rows=choose(few, at)).without(CELL)
         few = self.read(tuple(dict.fromkeys([*names, "key", "code", "space", "at", "version"])))
         order = self._order(few)
-        return self.read(rows=order[choose(few.at(order), np.arange(len(order), dtype=np.float64))])
+        chosen = order[choose(few.at(order), np.arange(len(order), dtype=np.float64))]
+        return self.read(rows=chosen).without(CELL)
 
     def _order(self, found: Rows) -> NDArray[np.int64]:
         """The positions of `rows` in what `read` gives."""
@@ -200,18 +228,43 @@ class Store:
         """Writes all rows, each key once, as few parts, and removes those that they were in. Returns the number of
         parts before and after. Raises ConfigError (AHBM-C141, C186)."""
         before = self.parts()
-        rows = self.rows()
+        rows = self._each()
         kinds = {name: "" for name in rows.columns if name not in KINDS}
         written = set()
         for start in range(0, len(rows), COMPACTED):
             some = rows.at(np.arange(start, min(start + COMPACTED, len(rows))))
             columns = {name: some.column(name) for name in some.columns}
-            own = {name: _kind(columns[name]) for name in kinds}
+            own = {name: kind_of(columns[name]) for name in kinds}
             written.add(self._write(columns, own))
         for path in before:
             if path not in written:
                 path.unlink(missing_ok=True)
         return len(before), len(written)
+
+
+def row_of(case: Case, cell: Report | Refused, machine: Callable[[], Machine]) -> Row:
+    """The row of what a case gave on a machine, which is there where it ran."""
+    if isinstance(cell, Refused):
+        return refusal(case, cell.error.code, cell.error.message, cell.algorithm)
+    measured = (column.value(cell) for column in MEASURED)
+    return (*measured, case.seed, None, *_links(machine()), cell.error.note, build(), None, None)
+
+
+def refusal(case: Case, code: str, message: str, algorithm: str | None = None) -> Row:
+    """The row of a case that did not run, by an algorithm."""
+    sweep, found = case.sweep, dict.fromkeys(NAMES)
+    found |= {"algorithm": algorithm or case.algorithm or "-", "machine": sweep.machine, "version": build()}
+    found |= {"seed": case.seed, "job": sweep.job, "code": code, "message": message}
+    if sweep.job is None:
+        found |= {"collective": sweep.collective, "dtype": sweep.dtype, "bytes": case.nbytes}
+    return tuple(found.values())
+
+
+@lru_cache(8)
+def _links(machine: Machine) -> tuple[int, float | None]:
+    """Links between SIPs, and the GB/s of one of them."""
+    gbs = dict(machine.parameters).get("system.sips.link.bandwidth_gbs", "").removesuffix("GB/s")
+    return len(machine.links_between_sips()), float(gbs) if gbs else None
 
 
 def _proof(rows: Rows) -> NDArray[np.bool_]:
@@ -227,20 +280,8 @@ def _all_differ(numbers: NDArray[np.float64]) -> bool:
     return bool(np.bincount(numbers.astype(np.int64)).max() == 1)
 
 
-def kinds_of(space: Space) -> dict[str, str]:
-    """The type of each column of overrides: "int64" or "double" where all values are numbers, else "string"."""
-    values: dict[str, list[Any]] = {name: [] for name in space.varied}
-    for one in space.spaces():
-        for key, value in (one.overrides or {}).items():
-            if key in values:
-                values[key] += value if isinstance(value, list | tuple) else [value]
-        for key, found in one.drawn.items():
-            if key in values:
-                values[key] += [found.least, found.most]
-    return {name: _kind(found) for name, found in values.items()}
-
-
-def _kind(values: Sequence[Any]) -> str:
+def kind_of(values: Sequence[Any]) -> str:
+    """The type of a column: "int64" or "double" where all values are numbers, else "string"."""
     found = [value for value in values if value is not None]
     if any(isinstance(value, bool) or not isinstance(value, int | float) for value in found):
         return "string"
@@ -317,7 +358,7 @@ def _few(arrow: Any, path: Path, names: Sequence[str] | None, rows: NDArray[np.i
 def _table(arrow: Any, rows: list[dict[str, Any]]) -> Any:
     names = list(dict.fromkeys(name for row in rows for name in row))
     columns = {name: [row.get(name) for row in rows] for name in names}
-    kinds = {name: _kind(columns[name]) for name in names if name not in KINDS}
+    kinds = {name: kind_of(columns[name]) for name in names if name not in KINDS}
     return arrow.table(columns, schema=arrow.schema([(name, _type(arrow, name, kinds)) for name in names]))
 
 
