@@ -170,6 +170,7 @@ def test_what_windows_lacks_is_used_where_it_is_asked_for_the_system() -> None:
                 names = [node.attr] if node.value.id in ("os", "signal", "socket") else []
             used |= {(path.relative_to(package).as_posix(), name) for name in names if name in POSIX_ALONE}
     guarded = {("base/load.py", "O_NONBLOCK"), ("base/load.py", "set_blocking"), ("base/host.py", "sysconf")}
+    guarded |= {("base/store.py", "O_NONBLOCK"), ("base/store.py", "set_blocking")}
     guarded |= {("base/host.py", "sched_getaffinity"), ("base/host.py", "resource")}
     assert used == guarded
     for file in {file for file, _ in guarded}:

@@ -1636,6 +1636,7 @@ class ProgramBuilder:
         dtype: str,
         *,
         by_class: bool = True,
+        expected: Sequence[int] | None = None,
     ) -> list[int]:
         """Calls `kernel(*before, rank, *after, tl=tl)` for every cube of every rank, or for some that stand for the others,
         and returns the ids of the bodies: those of rank 0's cubes, then those of rank 1's, and so on.
@@ -1643,6 +1644,8 @@ class ProgramBuilder:
         Virtual coordinates are `(rank, cube, 0)`; `views` and `dtype` are as in `capture`, and so are the bodies.
         `again` is the arguments for the calls that repeat one. With `by_class`, ranks and cubes that take the same path
         through the kernel are captured by one call, and one of them by a second call, which must record the same.
+
+        With `expected`, what an earlier such call returned, it is compared with it, and counts no calls.
 
         Raises `KernelError` (AHBM-K216) with both lines when the kernel does something else the second time, and as
         `capture`.

@@ -172,6 +172,7 @@ class ProgramBuilder:
         dtype: str,
         *,
         by_class: bool = True,
+        expected: Sequence[int] | None = None,
     ) -> list[int]: ...
     def recapture(
         self,

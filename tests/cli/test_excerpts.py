@@ -69,6 +69,12 @@ def test_a_file_that_is_no_python_is_marked_by_whole_lines(tmp_path: Path) -> No
     assert Excerpts().below(f"load  [{tmp_path}/k.py:1]").endswith("^" * len("tl.load(p"))
 
 
+def test_of_a_long_line_the_first_word_is_marked(tmp_path: Path) -> None:
+    (tmp_path / "plan.xml").write_text(f'<algo>\n    <step s="0" type="send" {"x" * 90}/>\n', encoding="utf-8")
+    _, line, marks = Excerpts().below(f"  plan  [{tmp_path}/plan.xml:2]").split("\n")
+    assert line.endswith("x") and marks.strip("| ") == "^^^^^" and marks.index("^") == line.index("<")
+
+
 def test_a_line_is_shown_once_and_a_command_shows_few(tmp_path: Path) -> None:
     kernel(tmp_path, 'send(dir="W", src=tl.load(t_ptr, shape=(n_elem,), dtype="f16"))')
     code, out, _ = run("ahbm", ["check", "-a", "mine", "-t", "npu_ring_8"], tmp_path)

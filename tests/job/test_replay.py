@@ -248,6 +248,23 @@ def test_what_a_trace_lacks_is_named(tmp_path: Path, what: str, code: str) -> No
     assert any("job." in site.origin for site in caught.value.sites)
 
 
+def test_groups_that_a_trace_only_names_are_those_of_the_file_beside_it(tmp_path: Path) -> None:
+    ranks = of_groups((0, 1))[:2]
+    whole = replayed(tmp_path, ranks)
+    names = set()
+    for rank in ranks:
+        attributes = {attribute["name"]: attribute for attribute in rank.nodes[0]["attr"]}
+        rank.nodes[0]["attr"].remove(attributes["ranks"])
+        names.add(attributes["pg_name"]["stringVal"])
+    with pytest.raises(AhbmError, match=r"AHBM-U234 (.|\n)*--groups"):
+        replayed(tmp_path, ranks)
+    (tmp_path / "job.groups.json").write_text(json.dumps({"9": [0]} | {name: [0, 1] for name in names}))
+    assert replayed(tmp_path, ranks).latency_ns == whole.latency_ns
+    (tmp_path / "other.json").write_text('{"9": [0]}')
+    with pytest.raises(AhbmError, match=r"AHBM-U234 (.|\n)*known groups: 9; others by --groups FILE"):
+        replayed(tmp_path, ranks, groups=tmp_path / "other.json")
+
+
 def test_memory_nodes_take_their_bytes_at_the_bandwidth_of_memory(tmp_path: Path) -> None:
     ranks = [Rank()]
     ranks[0]._node("MEM_LOAD_NODE", "load", {"tensor_size": 8_000})

@@ -190,7 +190,7 @@ def kernel(t_ptr, number, sip_rank, sip_topo_kind, sip_topo_w, sip_topo_h, *, tl
 @pytest.mark.parametrize("ranks", [2, 8, 30])
 def test_a_kernel_that_does_something_else_every_time(argument: str, value: str, ranks: int) -> None:
     write(MOODY.replace("ARGUMENT", argument).replace("VALUE", value))
-    with pytest.raises(KernelError, match="AHBM-K216") as caught:
+    with pytest.raises(KernelError, match=r"AHBM-K21[67]") as caught:
         ahbm.run(
             "all_gather",
             "mine",
@@ -199,7 +199,12 @@ def test_a_kernel_that_does_something_else_every_time(argument: str, value: str,
             bytes_per_rank=16 * ranks,
             overrides={"system.sips.count": ranks},
         )
-    assert [site.origin for site in caught.value.sites] == ["mine.py:10"] * 2
+    # What is no argument is read in one line; what a call leaves to the next differs in one line of two calls.
+    both = ["mine.py:10"] * 2
+    read = ["mine.py:7" if "random" in argument else "mine.py:10"]
+    expected = both if caught.value.code == "AHBM-K216" else read
+    assert [site.origin for site in caught.value.sites][: len(expected)] == expected
+    assert (caught.value.code == "AHBM-K216") == ("next" in argument + value and "id(" not in value)
 
 
 def test_every_door_asks_twice() -> None:

@@ -20,7 +20,10 @@ class Stranger:
     __repr__ = __str__ = __len__ = __index__ = __int__ = __float__ = __iter__ = __getitem__ = __bool__ = _refuse
 
 
+_ENDLESS: list[object] = []
+_ENDLESS.append(_ENDLESS)
 HOSTILE = [
+    *(_ENDLESS, len, [[1], [1, 2]]),
     *(None, True, -1, 0, 2**80, 1.5, float("nan"), float("inf"), np.int64(4), np.float32(2)),
     *("", "x", "1K", "01", "9" * 30, "x" * 10_000, "\x00", "\ud800", "\udcff", b"x"),
     *([], [[1], [2]], (1, "x"), {}, {"x": object()}, {1: 2}, {"x.y": np.int64(3)}),

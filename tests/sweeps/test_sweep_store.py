@@ -289,7 +289,7 @@ def test_a_folder_without_a_sweep_is_named() -> None:
 
 
 def test_an_executor_that_is_none_and_a_space_beside_others_are_refused() -> None:
-    for arguments in ({"executor": 3}, {"jobs": 0}, {"jobs": "x"}):
+    for arguments in ({"executor": 3}, {"executor": len}, {"executor": lambda n: n}, {"jobs": 0}, {"jobs": "x"}):
         with pytest.raises(ConfigError, match="AHBM-C129"):
             ahbm.sweep(sizes="1K", **arguments)
     with pytest.raises(ConfigError, match="AHBM-C129"):
@@ -307,7 +307,7 @@ def test_two_processes_give_the_same_table_and_a_kernel_that_exits_costs_its_cas
     source = (Path(ahbm.__file__).parent / "data/algorithms/ring_allreduce.py").read_text(encoding="utf-8")
     marked = source.replace(
         "-> tuple[object, ...]:\n",
-        "-> tuple[object, ...]:\n    __import__('os')._exit(3) if n_elem == 4096 else None\n",
+        "-> tuple[object, ...]:\n    __import__('ctypes').string_at(0) if n_elem == 4096 else None\n",
         1,
     )
     assert marked != source

@@ -11,6 +11,7 @@ import yaml
 from ahbm._core import Machine
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.request import Request
+from ahbm.base.store import store
 from ahbm.calibrate.laws import Law
 from ahbm.calibrate.templates import ALGORITHMS, Template
 from ahbm.choice.policy import Policy
@@ -178,6 +179,6 @@ def text(declared: Mapping[str, Any]) -> str:
 def save(declared: Mapping[str, Any], path: Path) -> None:
     """Writes it. Raises ConfigError (AHBM-C195) where that is not possible."""
     try:
-        path.write_text(text(declared), encoding="utf-8")
+        store({path: text(declared).encode()})
     except OSError as error:
         raise ConfigError("AHBM-C195", f"{path} cannot be written: {error.strerror or error}") from error

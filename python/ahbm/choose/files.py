@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from ahbm.base.rules import Rule, Rules
-from ahbm.base.store import store, writing
+from ahbm.base.store import make_folders, store, writing
 from ahbm.choose.card import Card
 from ahbm.choose.evaluation import Evaluation, evaluate, judge
 from ahbm.choose.formats import ccl, mscclpp, nccl, nccl_sweep, ncclx, ucc
@@ -38,7 +38,7 @@ def save(tuned: Tuned, folder: str | Path, jobs: int | None = None) -> Card:
     """
     folder = Path(folder)
     with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folders(folder)
     rules, missing = _tables(tuned)
     catalogue = tuned.table.catalogue
     config = CclConfig.load(catalogue.ccl, catalogue.overrides)

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from ahbm._core import Plan
 from ahbm.base.request import Request
 from ahbm.base.rules import Rule, Span, merged, spans
-from ahbm.base.store import writing
+from ahbm.base.store import make_folders, writing
 from ahbm.base.words import slug
 from ahbm.choose.card import PLANS
 from ahbm.choose.names import NCCL
@@ -49,7 +49,7 @@ def plans(tuned: Tuned, folder: Path, config: CclConfig) -> tuple[dict[str, Rule
             with writing(path):
                 request = request_of(tuned.collective, largest, emulator.machine.sips, tuned.dtype)
                 plan = emulator.plan(request, rule.algorithm)
-                home.mkdir(parents=True, exist_ok=True)
+                make_folders(home)
                 plan.save(path, min_bytes=rule.nbytes.least, max_bytes=rule.nbytes.most or 0)
                 given = stated(tuned.table.catalogue.entry(rule.algorithm))
                 if given.knobs:

@@ -12,6 +12,8 @@ MOST = 3
 """Excerpts of one command."""
 WIDTH = 110
 """Characters of a line that are shown."""
+MARKED = 40
+"""Characters of a line that are marked as a whole, at most."""
 LARGEST = 1 << 24
 """Bytes of a file that is opened for a line of it."""
 _ORIGIN = re.compile(r"^( *)(.*)\[([^\[\]]+\.\w+:[0-9][^\[\]]*)\]$")
@@ -57,7 +59,9 @@ class Excerpts:
         if not line.strip():
             return []
         self._shown.add((path, number))
-        whole = (len(line) - len(line.lstrip()), len(line))
+        first = len(line) - len(line.lstrip())
+        # Of a long line on which nothing is meant more than the rest, the first word is marked.
+        whole = (first, len(line) if len(line) - first <= MARKED else first + len(line.split()[0]))
         marks = [" "] * len(line)
         is_python = path.suffix == ".py" and len(text) <= LONGEST
         for start, end in (_calls(path, written[0], number, words) if is_python else []) or [whole]:

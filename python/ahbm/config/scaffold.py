@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ahbm.base import packaged
 from ahbm.base.load import load_text
-from ahbm.base.store import store
+from ahbm.base.store import make_folders, store
 from ahbm.base.yaml_source import parse
 from ahbm.config.ccl import CclConfig
 from ahbm.errors import ConfigError
@@ -106,7 +106,7 @@ def _refuse_existing(paths: Iterable[Path], folder: Path) -> None:
 def _write(files: Mapping[Path, bytes], folder: Path) -> None:
     try:
         for path in files:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folders(path.parent)
         store(files)
     except OSError as error:
         raise _unwritable(folder, error) from error

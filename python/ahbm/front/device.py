@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 import ahbm.distributed as dist
-from ahbm.base.arguments import checked, whole
+from ahbm.base.arguments import checked, refused, whole
 from ahbm.base.placement import CUTS, DeviceTensor, DPPolicy
 from ahbm.config.topology import load_machine
 from ahbm.errors import DataError
@@ -20,9 +20,12 @@ def tensor(data: ArrayLike, dp: DPPolicy, *, cubes: int | None = None, sip: int 
     group, or of the default machine and SIP 0 outside of one. The axis that `dp` cuts must be a multiple of the
     cubes used.
 
-    Raises DataError (AHBM-V110) for a shape that cannot be cut, UnsupportedError (AHBM-U121).
+    Raises DataError (AHBM-V110) for a shape that cannot be cut, UnsupportedError (AHBM-U121), ConfigError (AHBM-C129).
     """
-    array = np.array(data, order="C")
+    try:
+        array = np.array(data, order="C")
+    except (ValueError, RecursionError) as error:  # rows of unequal lengths, a list that is in itself
+        raise refused("data", "an array, or a list of rows of equal lengths", data) from error
     if cubes is None or sip is None:
         here = _here()
         cubes, sip = cubes if cubes is not None else here[0], sip if sip is not None else here[1]

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ahbm._core import Workload
 from ahbm.base.load import load_text
 from ahbm.config.reading import PLAIN, Reading
-from ahbm.errors import ConfigError, Finding
+from ahbm.errors import ConfigError, Finding, UnsupportedError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,22 +59,34 @@ def parse_factor(text: str) -> tuple[str, float]:
 
 
 def read(path: str | Path, how: How = AS_IT_IS) -> Workload:
-    """The job in a trace.
+    """The job in a trace; groups that it only names are those of the file beside it, where there is one.
 
     Raises FormatError, UnsupportedError (AHBM-U236 where it cannot have so many replicas), BudgetError, and
     DeadlockError (AHBM-D102) for ranks that enter their collectives in orders that wait for each other.
     """
-    groups = read_groups(how.groups) if how.groups is not None else {}
-    job = Workload.read(
+    reading = partial(
+        Workload.read,
         path,
-        groups=groups,
         lenient=how.reading.lenient,
         limits=how.reading.limits,
         step=how.step,
         host_gaps=how.host_gaps,
         symmetric=how.symmetric,
     )
+    try:
+        job = reading(groups=read_groups(how.groups) if how.groups is not None else {})
+    except UnsupportedError as error:
+        beside = _groups_beside(Path(path))
+        if error.code != "AHBM-U234" or how.groups is not None or not beside.is_file():
+            raise
+        job = reading(groups=read_groups(beside))
     return job if how.replicas is None else job.replicated(how.replicas)
+
+
+def _groups_beside(path: Path) -> Path:
+    """The file of groups that is written with a trace: `PREFIX.groups.json` beside `PREFIX.0.et`."""
+    prefix = re.sub(r"(\.[0-9]+)?(\.et|\.json)?$", "", path.name)
+    return path.with_name(f"{prefix}.groups.json")
 
 
 def left_out(workload: Workload) -> Iterator[Finding]:

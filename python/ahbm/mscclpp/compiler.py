@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
-from ahbm.base.store import store
+from ahbm.base.store import make_folders, store
 from ahbm.dsl.mscclpp import AlgoSpec, CollectiveProgram
 from ahbm.dsl.mscclpp.internal.faults import fault
 from ahbm.mscclpp.environment import cache_folder
@@ -45,7 +45,7 @@ def compile(algo: Callable[..., CollectiveProgram], algo_spec: AlgoSpec, rank: i
     with _lock:
         known = _compiled.get((identity, str(path)))
         if known is None or not path.is_file():
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folders(path.parent)
             store({path: text.encode()})
         if known is None:
             how = PlanAlgorithm.of(algo_spec.name, program.recorder.plan(), text, path.resolve())

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 
 from ahbm.base.load import load_bytes
-from ahbm.base.store import store
+from ahbm.base.store import make_folders, store
 from ahbm.dsl.mscclpp import (
     AlgoSpec,
     AllReduce,
@@ -88,7 +88,7 @@ def folder() -> Path:
 def install() -> list[Path]:
     """Writes the plans; what was in their files is replaced. Returns the files. Raises OSError."""
     target = folder()
-    target.mkdir(parents=True, exist_ok=True)
+    make_folders(target)
     files = {}
     for nodes in NODES:
         for sizes, (least, most, instances) in SIZES.items():

@@ -15,6 +15,7 @@ from ahbm.base.request import Request, Shares
 from ahbm.core.emulator import Emulator
 from ahbm.errors import AhbmError, ConfigError, DeadlockError, UnsupportedError
 from ahbm.source.module import ModuleAlgorithm
+from ahbm.source.reach import Reach
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,7 @@ def _algorithm(
         declared=True,
         kernel=kernel,
         kernel_args=first.kernel_args,
+        reach=Reach(*(call for part in parts.values() for call in (part.kernel, part.kernel_args))),
         keywords=frozenset().union(*(part.keywords for part in parts.values())),
         kinds=None,
         parts=tuple(parts.values()),

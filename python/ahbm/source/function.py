@@ -17,6 +17,7 @@ from typing import Any
 from ahbm.base.arguments import checked, shown
 from ahbm.errors import AhbmError, ConfigError, Site
 from ahbm.source.algorithm import Algorithm, is_algorithm
+from ahbm.source.located import place
 from ahbm.source.module import ModuleAlgorithm, described
 
 AnyAlgorithm = str | Path | Algorithm | Callable[..., None] | ModuleType | None
@@ -193,13 +194,6 @@ def _filled(cell: Any) -> bool:
         return cell.cell_contents is not None
     except ValueError:
         return False
-
-
-def place(filename: str) -> str:
-    """A code object's file as origins name it: its last part, or `<cell>` for a cell of a notebook."""
-    if "ipykernel_" in filename or filename.startswith("<ipython-input-"):
-        return "<cell>"
-    return PurePath(filename).name or filename
 
 
 def _code(what: object) -> CodeType | None:

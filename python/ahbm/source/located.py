@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
 from os.path import isfile
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from ahbm.base import packaged
 from ahbm.base.load import parse_python
@@ -72,6 +72,13 @@ def _missing(settings: Settings, module: str, why: str) -> ConfigError:
     return ConfigError("AHBM-C110", message, sites=sites, hint=hint)
 
 
+def place(filename: str) -> str:
+    """A code object's file as origins name it: its last part, or `<cell>` for a cell of a notebook."""
+    if "ipykernel_" in filename or filename.startswith("<ipython-input-"):
+        return "<cell>"
+    return PurePath(filename).name or filename
+
+
 def refuse_kernel(target: str) -> None:
     """Raises ConfigError (AHBM-C144) for a file that defines a kernel and does nothing when it is executed: where a
     collective, a plan or a script is asked for."""
@@ -118,3 +125,19 @@ def in_words(error: BaseException) -> str:
         return f"{type(error).__name__}: {error}"
     except Exception:
         return type(error).__name__
+
+
+def failing_line(error: BaseException, path: Path) -> str:
+    """The line of the file at which an exception was raised."""
+    line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None
+    frame = error.__traceback__
+    while frame is not None:
+        if frame.tb_frame.f_code.co_filename == str(path):
+            line = frame.tb_lineno
+        frame = frame.tb_next
+    return f"{relative(path)}:{line}" if line else relative(path)
+
+
+def relative(path: Path) -> str:
+    """The path as the user knows it: relative to the working folder, else the file's name."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else path.name

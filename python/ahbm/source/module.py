@@ -10,10 +10,11 @@ import hashlib
 import inspect
 import sys
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +34,12 @@ from ahbm.config.settings import Settings
 from ahbm.config.topology import NETWORKS
 from ahbm.errors import AhbmError, ConfigError, KernelError, KernelValueError, Site, UnsupportedError
 from ahbm.source.algorithm import Lowered
-from ahbm.source.located import file_of, importing_from, in_words, locate
+from ahbm.source.located import failing_line, file_of, importing_from, in_words, locate, relative
+from ahbm.source.reach import Reach
 from ahbm.source.switches import JOINED, apart, nodes_of
+
+if TYPE_CHECKING:
+    from ahbm.source.outside import Watch
 
 BASE = 1 << 32
 """Virtual address of the tensor on every SIP."""
@@ -61,6 +66,8 @@ class ModuleAlgorithm:
     """Whether the module has a COLLECTIVE; without one it implements all_reduce."""
     kernel: Callable[..., None]
     kernel_args: Callable[..., tuple[object, ...]]
+    reach: Reach = field(repr=False, compare=False)
+    """What the kernel and its `kernel_args` could meet when they were loaded."""
     keywords: frozenset[str]
     """Keywords that `kernel_args` accepts besides cube_w and cube_h."""
     kinds: dict[str, int] | None
@@ -240,25 +247,33 @@ class ModuleAlgorithm:
             ) from error
 
     def _site(self, what: Callable[..., object] | None = None) -> Site:
-        return Site(self.name, self._origin(what) if what else _shown(self.path))
+        return Site(self.name, self._origin(what) if what else relative(self.path))
 
     def _origin(self, what: Callable[..., object]) -> str:
         code = getattr(inspect.unwrap(what), "__code__", None)
-        return f"{_shown(self.path)}:{code.co_firstlineno}" if code else _shown(self.path)
+        return f"{relative(self.path)}:{code.co_firstlineno}" if code else relative(self.path)
 
     def lower(self, machine: Machine, request: Request, layout: Layout, settings: Settings) -> Lowered:
         """Calls the kernel for every class of places, or at every place, recording, and some calls twice.
 
-        Raises ConfigError (AHBM-C116), KernelError (AHBM-K216: it did something else the second time; KernelValueError
-        where it raised a ValueError), LintError, BudgetError.
+        Raises ConfigError (AHBM-C116), KernelError (AHBM-K216: it did something else the second time; K217 to K219: it
+        reads, changes or asks for what is not its own; KernelValueError where it raised a ValueError), LintError,
+        BudgetError.
         """
         try:
-            return self._lower(machine, request, layout, settings)
+            if self.reach.quiet and not self.reach.kept:
+                return self._lower(machine, request, layout, settings, None)
+            from ahbm.source.outside import Watch  # few kernels need it
+
+            with Watch(self.reach) as watch:
+                return self._lower(machine, request, layout, settings, watch)
         except KernelError as error:
             raised = KernelValueError.of_cause(error)
             raise raised from raised.__cause__
 
-    def _lower(self, machine: Machine, request: Request, layout: Layout, settings: Settings) -> Lowered:
+    def _lower(
+        self, machine: Machine, request: Request, layout: Layout, settings: Settings, watch: Watch | None
+    ) -> Lowered:
         queues, net = settings.queues, layout.network
         builder = ProgramBuilder(
             machine,
@@ -293,22 +308,27 @@ class ModuleAlgorithm:
             shares = _in_lane(request.shares, len(layout.lanes), number)
             key = lane.n_elem, shares
             if key not in bodies:
-                before, again = (
-                    (BASE, *self.arguments(request, lane.n_elem, lane.cube_w, lane.cube_h, *facts, shares))
-                    for _ in range(2)
-                )
+                sizes = lane.n_elem, lane.cube_w, lane.cube_h, *facts, shares
                 views = [(BASE + cube * nbytes, nbytes) for cube in range(cubes)]
-                bodies[key] = builder.capture_all(
-                    self.kernel,
-                    before,
-                    again,
-                    sip_args,
-                    len(layout.places),
-                    cubes,
-                    views,
-                    request.dtype,
-                    by_class=BY_CLASS,
-                )
+
+                def captured(expected: list[int] | None = None, sizes: Any = sizes, views: Any = views) -> list[int]:
+                    before, again = ((BASE, *self.arguments(request, *sizes)) for _ in range(2))
+                    return builder.capture_all(
+                        self.kernel,
+                        before,
+                        again,
+                        sip_args,
+                        len(layout.places),
+                        len(views),
+                        views,
+                        request.dtype,
+                        by_class=BY_CLASS and not (watch and watch.blind),
+                        expected=expected,
+                    )
+
+                bodies[key] = captured()
+                if watch is not None:
+                    watch.repeat(partial(captured, bodies[key]))
             first = builder.agents(group, bodies[key], layout.places, lane.cubes, nbytes)
             if request.shares is None:
                 rows = np.repeat(layout.pieces(lane, itemsize)[None], len(layout.places), axis=0)
@@ -401,7 +421,7 @@ def load(settings: Settings) -> ModuleAlgorithm:
         raise ConfigError(
             "AHBM-C113",
             f"algorithm {settings.algorithm}: its symbols cannot be read: {in_words(error)}",
-            sites=(Site(settings.algorithm, _failing_line(error, path)),),
+            sites=(Site(settings.algorithm, failing_line(error, path)),),
             hint="kernel and kernel_args are plain functions",
         ) from error
 
@@ -422,7 +442,7 @@ def _execute(name: str, path: Path, package: str, content: bytes) -> ModuleType:
         raise ConfigError(
             "AHBM-C111",
             f"algorithm {name} cannot be loaded: {in_words(error)}",
-            sites=(Site(name, _failing_line(error, path)),),
+            sites=(Site(name, failing_line(error, path)),),
         ) from error
     finally:
         if previous is None:
@@ -436,7 +456,7 @@ def described(name: str, path: Path, digest: str, module: ModuleType) -> ModuleA
     """The algorithm of a module that was executed. Raises ConfigError (AHBM-C112, C113)."""
 
     def bad(code: str, message: str, hint: str | None = None) -> ConfigError:
-        return ConfigError(code, f"algorithm {name}: {message}", sites=(Site(name, _shown(path)),), hint=hint)
+        return ConfigError(code, f"algorithm {name}: {message}", sites=(Site(name, relative(path)),), hint=hint)
 
     for symbol, hint in (
         ("kernel", "publish the kernel function as kernel = my_function"),
@@ -477,8 +497,9 @@ def described(name: str, path: Path, digest: str, module: ModuleType) -> ModuleA
         keywords = frozenset(OFFERED) & {
             p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)
         }
+    calls = module.kernel, module.kernel_args
     return ModuleAlgorithm(
-        name, path, digest, collectives, has_collective, module.kernel, module.kernel_args, keywords, kinds, joined
+        name, path, digest, collectives, has_collective, *calls, Reach(*calls), keywords, kinds, joined
     )
 
 
@@ -507,21 +528,6 @@ def _with_parameters(described: ModuleAlgorithm, settings: Settings) -> ModuleAl
                 hint="the run gives it" if name in of_run else did_you_mean(name, (*taken, *COMMON)),
             )
     return replace(described, parameters=settings.parameters)
-
-
-def _failing_line(error: BaseException, path: Path) -> str:
-    line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None
-    frame = error.__traceback__
-    while frame is not None:
-        if frame.tb_frame.f_code.co_filename == str(path):
-            line = frame.tb_lineno
-        frame = frame.tb_next
-    return f"{_shown(path)}:{line}" if line else _shown(path)
-
-
-def _shown(path: Path) -> str:
-    """The path as the user knows it: relative to the working folder, else the file's name."""
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else path.name
 
 
 def listed(settings: Settings) -> tuple[tuple[str, ...], str]:

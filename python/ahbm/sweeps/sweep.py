@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -221,10 +222,23 @@ def is_space(value: object) -> TypeGuard[Space | Mapping[str, Any] | str | Path]
     return isinstance(value, Space | Mapping | Path) or (isinstance(value, str) and value.endswith((".yaml", ".yml")))
 
 
+def _makes(executor: object) -> bool:
+    """Whether it can be called without arguments, as far as it says."""
+    if not callable(executor):
+        return False
+    try:
+        inspect.signature(executor).bind()
+    except TypeError:
+        return False
+    except ValueError:  # one in C that says nothing of its arguments
+        return True
+    return True
+
+
 def workers_of(space: Space, jobs: int | None, executor: Executor | Callable[[], Executor] | None = None) -> Workers:
     """Where a space is swept: see `sweep`. Raises ConfigError (AHBM-C129), UnsupportedError (AHBM-U146)."""
     count = None if jobs is None else whole("jobs", jobs, 1, 4096)
-    if executor is not None and not isinstance(executor, Executor) and not callable(executor):
+    if executor is not None and not isinstance(executor, Executor) and not _makes(executor):
         raise refused("executor", "an Executor, or a function that makes one", executor)
     few = count is None or min(count, space.count // CASES_OF_A_WORKER) < 2
     if executor is None and few:

@@ -16,7 +16,7 @@ from ahbm.base.load import load_text
 from ahbm.base.quickest import quickest
 from ahbm.base.rules import Rule, merged, spans
 from ahbm.base.sizes import Resized, Unit, resize_notes
-from ahbm.base.store import store, writing
+from ahbm.base.store import make_folders, store, writing
 from ahbm.base.words import slug
 from ahbm.config.ccl import CclConfig, entry_overrides
 from ahbm.core.emulator import Emulator
@@ -180,7 +180,7 @@ class Ladder:
             if path.suffix in (".yaml", ".yml"):
                 store({path: self.ccl().encode()})
                 return [path]
-            path.mkdir(parents=True, exist_ok=True)
+            make_folders(path)
             files = [path / "ccl.yaml"]
             store({files[0]: self.ccl().encode()})
         plans = [rule for rule in self._won() if self.emulator.algorithm(rule.algorithm).is_plan]

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ahbm._core import Machine
 from ahbm.base.load import load_text
 from ahbm.base.optional import needed
-from ahbm.base.store import store, writing
+from ahbm.base.store import make_folders, store, writing
 from ahbm.errors import ConfigError, UnsupportedError
 from ahbm.runs.report import Report
 from ahbm.table.build import build
@@ -84,7 +84,7 @@ class Store:
         digest = hashlib.sha256(f"{FORMAT} {text}".encode()).hexdigest()[:16]
         about = {"format": FORMAT, "ahbm": build(), "digest": digest, "space": space}
         with writing(self.folder, "AHBM-C141"):
-            self._parts.mkdir(parents=True, exist_ok=True)
+            make_folders(self._parts)
             store({self.folder / "space.json": (json.dumps(about, indent=2) + "\n").encode()})
         return digest
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ahbm._core import write_recording
 from ahbm.base.collectives import COLLECTIVES
+from ahbm.base.store import make_folders
 from ahbm.errors import DistributedError
 from ahbm.ranks.exchange import Exchange
 from ahbm.ranks.groups import ProcessGroup
@@ -91,7 +92,7 @@ class Journal:
                     "a receive from anyone was recorded that nobody waited for: its sender is not known",
                     hint="wait for it before the recording ends",
                 )
-        prefix.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(prefix.parent)
         nodes = [(e.kind, e.name, e.deps, e.start_ps, e.duration_ps, list(e.facts.items())) for e in self.events]
         families = None if alike is None else [[(of.name, of.ranks) for of in family] for family in alike]
         return write_recording(prefix, rank, ranks, nodes, alike=families)

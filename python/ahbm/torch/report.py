@@ -15,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ahbm._core import write_job_timeline
+from ahbm.base.store import make_folders, store
 from ahbm.errors import AhbmError, ConfigError
 from ahbm.ranks.calls import CallRecord, calibrated, protocol_notes, rows, table
 from ahbm.ranks.ledger import Ledger
@@ -29,8 +30,6 @@ def add(ledger: Ledger) -> None:
     table = text(ledger)
     print(table, file=sys.stderr)
     if (asked := target()) is not None:
-        from ahbm.base.store import store
-
         with saving():
             folder = _folder(asked)
             records = json.dumps([asdict(call) for call in calls(ledger)])
@@ -51,7 +50,7 @@ def check() -> None:
     if asked is None:
         return
     try:
-        asked.mkdir(parents=True, exist_ok=True)
+        make_folders(asked)
         if os.access(asked, os.W_OK | os.X_OK):
             return
         why = "it does not let this user write"
@@ -76,7 +75,7 @@ def _folder(asked: Path) -> Path:
     while (folder / "report.txt").exists():
         number += 1
         folder = asked / str(number)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folders(folder)
     return folder
 
 

@@ -13,7 +13,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ahbm.base.store import store
+from ahbm.base.store import make_folders, store
 from ahbm.errors import ConfigError
 from ahbm.views.colors import USE, USE_DARK
 from ahbm.views.drawing import Drawing
@@ -110,7 +110,7 @@ def _json(data: object) -> str:
 def write(path: Path, content: bytes) -> None:
     """Writes a file and its folder. Raises ConfigError (AHBM-C161) where it cannot."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(path.parent)
         store({path: content})
     except OSError as error:
         raise ConfigError("AHBM-C161", f"cannot write {path}: {error.strerror}") from error

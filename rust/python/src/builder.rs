@@ -163,9 +163,11 @@ impl ProgramBuilder {
     /// `again` is the arguments for the calls that repeat one. With `by_class`, ranks and cubes that take the same path
     /// through the kernel are captured by one call, and one of them by a second call, which must record the same.
     ///
+    /// With `expected`, what an earlier such call returned, it is compared with it, and counts no calls.
+    ///
     /// Raises `KernelError` (AHBM-K216) with both lines when the kernel does something else the second time, and as
     /// `capture`.
-    #[pyo3(signature = (kernel, before, again, after, ranks, cubes, views, dtype, *, by_class=true))]
+    #[pyo3(signature = (kernel, before, again, after, ranks, cubes, views, dtype, *, by_class=true, expected=None))]
     #[allow(clippy::too_many_arguments)]
     fn capture_all(
         &self,
@@ -179,10 +181,15 @@ impl ProgramBuilder {
         views: Vec<(u64, u64)>,
         dtype: &str,
         by_class: bool,
+        expected: Option<Vec<u32>>,
     ) -> PyResult<Vec<u32>> {
         let subject = self.subject(py, kernel, (1, cubes), ranks, views, dtype)?;
         let launch = Everywhere { draft: &self.draft, subject, before, again, after, ranks, cubes };
         let (bodies, calls) = launch.capture(py, by_class)?;
+        if let Some(expected) = expected {
+            self.draft.with(py, |state| launch.compare(&expected, &bodies, state))?;
+            return Ok(expected);
+        }
         self.draft.with(py, |state| {
             state.calls += calls;
             Ok(bodies.into_iter().map(|body| state.intern(body)).collect())

@@ -5,8 +5,8 @@
 //! where they leave, and the lowest place of the largest group is called next. Nothing is trusted: where a call with
 //! symbolic integers fails, or where the formulas are wrong, every place is called with plain ones.
 
-use crate::draft::{Draft, Subject, renumber};
-use crate::errors;
+use crate::draft::{Draft, State, Subject, renumber};
+use crate::errors::{self, is_final};
 use crate::kernel;
 use crate::logs::{self, Part};
 use crate::origin;
@@ -16,7 +16,6 @@ use ahbm_program::formula::Axis;
 use ahbm_program::{Body, Condition, Formulas};
 use indexmap::IndexMap;
 use log::{debug, info};
-use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use rustc_hash::FxBuildHasher;
@@ -101,6 +100,19 @@ impl<'py> Everywhere<'_, 'py> {
         self.call_twice(py, &found)?;
         let bodies = found.bodies.into_iter().map(|body| body.expect("every place was called")).collect();
         Ok((bodies, found.calls))
+    }
+
+    /// Whether the bodies of all places are those with these numbers. The finding is `AHBM-K216`.
+    pub(crate) fn compare(&self, expected: &[u32], bodies: &[Body], state: &State) -> Result<(), Diagnostic> {
+        for (place, (&first, again)) in (0..).zip(expected.iter().zip(bodies)) {
+            let Some(first) = state.builder.body_at(first) else {
+                return Err(Diagnostic::new("AHBM-C204", format!("body {first} of {}", state.bodies.len())));
+            };
+            if first != again {
+                return Err(self.subject.unlike(self.coord(place), [first, again], &state.builder.origins));
+            }
+        }
+        Ok(())
     }
 
     fn coord(&self, place: u32) -> Coord {
@@ -188,7 +200,7 @@ impl<'py> Everywhere<'_, 'py> {
             });
             let mut recorded = match outcome {
                 Ok(recorded) => recorded,
-                Err(error) if error.is_instance_of::<PyKeyboardInterrupt>(py) => return Err(error),
+                Err(error) if is_final(py, &error) => return Err(error),
                 Err(error) => {
                     // It may be the kernel's own; then a call with plain integers raises it, too, at the lowest place.
                     self.call_all(py, place + 1, found)?;
@@ -256,7 +268,7 @@ impl<'py> Everywhere<'_, 'py> {
         });
         let mut recorded = match outcome {
             Ok(recorded) => recorded,
-            Err(error) if error.is_instance_of::<PyKeyboardInterrupt>(py) => return Err(error),
+            Err(error) if is_final(py, &error) => return Err(error),
             Err(_) => return Ok(None),
         };
         self.draft.origins(py, |origins| renumber(&mut recorded.class.body, &recorded.origins, origins))?;
@@ -275,12 +287,12 @@ impl<'py> Everywhere<'_, 'py> {
         let (again, first) = match self.called(py, *place, self.again) {
             Ok((again, _)) if again == *body => return Ok(None),
             Ok((again, _)) => (again, self.called(py, *place, self.before)),
-            Err(error) if error.is_instance_of::<PyKeyboardInterrupt>(py) => return Err(error),
+            Err(error) if is_final(py, &error) => return Err(error),
             Err(error) => return Ok(Some(self.line_of(py, &error))),
         };
         match first {
             Ok((first, _)) if first != again => return Err(self.unlike(py, *place, [&first, &again])?),
-            Err(error) if error.is_instance_of::<PyKeyboardInterrupt>(py) => return Err(error),
+            Err(error) if is_final(py, &error) => return Err(error),
             _ => {}
         }
         let end = kernel::origin_of(self.subject.kernel);

@@ -1,7 +1,7 @@
 //! Findings cross the border as exceptions of `ahbm.errors`.
 
 use ahbm_findings::{Diagnostic, codes as registry};
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyType};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -36,6 +36,13 @@ pub(crate) fn raise_one(py: Python<'_>, finding: Diagnostic) -> PyErr {
 pub(crate) fn is_typed(py: Python<'_>, error: &PyErr) -> bool {
     let class = || py.import(MODULE)?.getattr("AhbmError")?.cast_into::<PyType>().map_err(PyErr::from);
     class().is_ok_and(|class| error.is_instance(py, &class))
+}
+
+/// True for what ends all calls of a kernel: Ctrl-C, and an error that does not depend on whether its rank is symbolic.
+pub(crate) fn is_final(py: Python<'_>, error: &PyErr) -> bool {
+    const OUTSIDE: [&str; 3] = ["AHBM-K217", "AHBM-K218", "AHBM-K219"];
+    let code = || error.value(py).getattr("code")?.extract::<String>();
+    error.is_instance_of::<PyKeyboardInterrupt>(py) || code().is_ok_and(|code| OUTSIDE.contains(&code.as_str()))
 }
 
 /// Runs `work`; a panic inside becomes the finding `AHBM-Z001` instead of unwinding into the interpreter.

@@ -30,7 +30,7 @@ pub fn store<T: Borrow<Output>>(files: impl IntoIterator<Item = T>) -> Result<()
         let file: &Output = file.borrow();
         let target = fs::canonicalize(&file.path).unwrap_or_else(|_| file.path.clone());
         if target.exists() && !target.is_file() {
-            return fs::write(&target, &file.bytes).map_err(|error| failed(&file.path, error));
+            return special(&target, &file.bytes).map_err(|error| failed(&file.path, error));
         }
         let mut name = std::ffi::OsString::from(".");
         name.push(target.file_name().unwrap_or_default());
@@ -47,6 +47,36 @@ pub fn store<T: Borrow<Output>>(files: impl IntoIterator<Item = T>) -> Result<()
         beside.iter().for_each(|(part, _)| drop(fs::remove_file(part)));
     }
     moved
+}
+
+/// Writes to what is no regular file.
+fn special(target: &Path, bytes: &[u8]) -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+        /// `O_NONBLOCK`: to open a pipe fails where nobody reads it.
+        const AT_ONCE: i32 = if cfg!(target_os = "linux") { 0o4000 } else { 0o4 };
+        let kind = fs::metadata(target)?.file_type();
+        if kind.is_block_device() {
+            return Err(io::Error::other("it is a disk"));
+        }
+        if kind.is_fifo() {
+            let open = fs::OpenOptions::new().write(true).custom_flags(AT_ONCE).open(target);
+            let mut pipe = open.map_err(|_| io::Error::other("it is a pipe that nobody reads"))?;
+            let mut left = bytes;
+            while !left.is_empty() {
+                match pipe.write(left) {
+                    Ok(written) => left = &left[written..],
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        std::thread::sleep(std::time::Duration::from_millis(1));
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            return Ok(());
+        }
+    }
+    fs::write(target, bytes)
 }
 
 /// Writes `part` to the disk, with the permissions of the `target` that it is to replace.
@@ -92,6 +122,23 @@ mod tests {
         assert_eq!(fs::read_to_string(&real).unwrap(), "new");
         store(&[Output { path: "/dev/null".into(), bytes: b"nothing".into() }]).unwrap();
         assert!(!Path::new("/dev/null").is_file());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_pipe_needs_a_reader() {
+        let folder = std::env::temp_dir().join(format!("ahbm-store-pipe-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let pipe = folder.join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let output = Output { path: pipe.clone(), bytes: b"read".into() };
+        assert!(store(std::slice::from_ref(&output)).unwrap_err().message.ends_with("it is a pipe that nobody reads"));
+        let reader = std::thread::spawn(move || fs::read_to_string(pipe).unwrap());
+        while store(std::slice::from_ref(&output)).is_err() {
+            std::thread::yield_now();
+        }
+        assert_eq!(reader.join().unwrap(), "read");
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -165,7 +165,10 @@ impl Gather {
             let what = format!("the trace does not say which ranks are in process group {name:?}");
             let hint = match &known[..] {
                 [] => "give them: --groups FILE, a JSON object of rank lists by name".to_owned(),
-                known => format!("known groups: {}", known.join(", ")),
+                known => format!(
+                    "known groups: {}; others by --groups FILE, a JSON object of rank lists by name",
+                    known.join(", ")
+                ),
             };
             let finding = Diagnostic::new("AHBM-U234", what).site(format!("rank {rank}"), origin());
             return Err(one(finding.hint(hint)));

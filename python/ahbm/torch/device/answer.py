@@ -200,9 +200,9 @@ class Keeper:
 
 def keep(folder: Path, text: str, facts: Mapping[str, object]) -> None:
     """Writes an answer as text and as JSON."""
-    from ahbm.base.store import store
+    from ahbm.base.store import make_folders, store
 
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folders(folder)
     store({folder / "answer.txt": f"{text}\n".encode(), folder / "answer.json": json.dumps(facts, indent=1).encode()})
 
 

@@ -58,4 +58,13 @@ pub(super) const CODES: &[Code] = &[
     row("AHBM-K216", "the kernel does something else when it is called again with equal arguments",
         "a kernel that counts its calls in a global variable",
         "let the kernel depend on its arguments alone"),
+    row("AHBM-K217", "a kernel or its `kernel_args` reads what is not among its arguments: the clock, random numbers, the environment, a file, an address",
+        "`time.time()`, `os.environ['X']` or `hash('x')` in a kernel",
+        "pass it as a parameter of `kernel_args`, or read it when the module is loaded"),
+    row("AHBM-K218", "a kernel or its `kernel_args` changes what is outside it: a file, the environment, a process, a thread",
+        "`open('log', 'w')` in a kernel",
+        "print, or use `logging`; write files where the collective is called"),
+    row("AHBM-K219", "a kernel asks whether two integers are one object",
+        "`rank is n - 1`",
+        "`rank == n - 1`"),
 ];

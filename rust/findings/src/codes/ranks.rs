@@ -74,7 +74,7 @@ pub(super) const CODES: &[Code] = &[
         "a `recv` from anyone whose sender was not recorded",
         "record all ranks, or name the source"),
     row("AHBM-X140", "a case of a sweep whose process died each time that it ran; a row of the sweep",
-        "a kernel that calls `os._exit`, or a run that the system ended for want of memory",
+        "a kernel that crashes in C, or a run that the system ended for want of memory",
         "run the case alone with `ahbm run`; a repeated sweep tries it again"),
     row("AHBM-X141", "the processes of a sweep do not start, or their executor broke and nobody made another",
         "`ahbm.sweep(jobs=2)` at the top of a script",
