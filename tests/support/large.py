@@ -41,9 +41,7 @@ def hierarchical(nodes: int, gpus: int, instances: int, between: int, *, without
     return "\n".join([*lines, "</algo>"])
 
 
-def _blocks(
-    rank: int, nodes: int, gpus: int, instances: int, between: int
-) -> list[tuple[int, int, int, list[Step]]]:
+def _blocks(rank: int, nodes: int, gpus: int, instances: int, between: int) -> list[tuple[int, int, int, list[Step]]]:
     node, own = divmod(rank, gpus)
     peers = [(peer, c) for peer in range(gpus) if peer != own for c in range(instances)]
     blocks: list[tuple[int, int, int, list[Step]]] = []
@@ -115,9 +113,7 @@ def direct(ranks: int, instances: int, *, waits: bool = True) -> dict[str, Any]:
                 "channels": [
                     {"channel_type": "memory", "connected_to": [peer for peer in peers for _ in range(instances)]}
                 ],
-                "remote_buffers": [
-                    {"rank": peer, "type": "s", "access_channel_types": ["memory"]} for peer in peers
-                ],
+                "remote_buffers": [{"rank": peer, "type": "s", "access_channel_types": ["memory"]} for peer in peers],
                 "semaphores": [],
             }
         )

@@ -89,6 +89,8 @@ pub(crate) struct Clocks<'p> {
     /// Pairs of ranks, and the call that the first ended before it knew that the second had started it.
     unheld: Vec<(u32, u32, u32)>,
     ticks: Ticks,
+    /// What is known of a call, by its number, once every rank has started it.
+    started: Vec<Clock>,
     clocks: Vec<Clock>,
     /// Agents whose clock others know since it last grew.
     told: Vec<bool>,
@@ -176,6 +178,11 @@ impl<'p> Clocks<'p> {
                 *clock = ticks.with(*clock, launch.component, 1);
             }
         }
+        let mut started = Vec::new();
+        for time in (1..=subject.calls).take_while(|_| synchronises) {
+            let zero = ticks.zero();
+            started.push(launches.values().fold(zero, |clock, launch| ticks.with(clock, launch.component, time)));
+        }
         Some(Self {
             subject,
             slots,
@@ -187,6 +194,7 @@ impl<'p> Clocks<'p> {
             synchronises,
             unheld: Vec::new(),
             ticks,
+            started,
             clocks,
             told: vec![true; program.agents.len()],
             messages: vec![Queue::default(); program.channels.len()],
@@ -285,7 +293,10 @@ impl<'p> Clocks<'p> {
         let rank = self.subject.program.agents[agent.0 as usize].rank;
         let Some(launch) = self.launches.get(&rank) else { return };
         let clock = self.clocks[agent.0 as usize];
-        if self.synchronises && self.unheld.len() < 1 << 10 {
+        if let Some(&all) = self.started.get(call as usize)
+            && self.unheld.len() < 1 << 10
+            && self.ticks.join(clock, all) != clock
+        {
             spend(8 * self.launches.len() as u64);
             let started = |launch: &Launch| self.ticks.at(clock, launch.component) > call;
             self.unheld
@@ -324,7 +335,8 @@ impl<'p> Clocks<'p> {
         let queues = self.messages.iter().chain(&self.credits).flat_map(Queue::clocks);
         let counters = self.counters.iter().flat_map(Counter::clocks);
         let semaphores = self.semaphores.values().flat_map(Semaphore::clocks);
-        let used = self.ticks.keep(self.clocks.iter().copied().chain(queues).chain(counters).chain(semaphores));
+        let agents = self.clocks.iter().chain(&self.started).copied();
+        let used = self.ticks.keep(agents.chain(queues).chain(counters).chain(semaphores));
         if used > BYTES || self.work() > WORK {
             self.is_over = true;
             self.ticks = Ticks::new(0);
