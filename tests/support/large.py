@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 Place = tuple[str, int]
@@ -57,7 +58,7 @@ def _blocks(rank: int, nodes: int, gpus: int, instances: int, between: int) -> l
         for c in range(line, instances, between):
             parts: list[Place] = [("s", gpus * instances + c * nodes + hop) for hop in range(nodes)]
             steps.append(("cpy", ("i", own * instances + c), parts[0], added[c]))
-            for before, after in zip(parts, parts[1:], strict=False):
+            for before, after in itertools.pairwise(parts):
                 steps += [("s", before, after, None), ("r", before, after, None)]
             steps += [("re", part, ("i", own * instances + c), None) for part in parts[1:]]
             ends[c] = (len(blocks), len(steps) - 1)
