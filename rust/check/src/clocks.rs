@@ -159,7 +159,7 @@ impl<'p> Clocks<'p> {
                         counters[indices.index(counter, call)].await_value(at_least.into());
                     }
                     OpKind::Control(Control::Signal { counter, .. }) => {
-                        counters[indices.index(counter, call)].to_be_signalled();
+                        counters[indices.index(counter, call)].await_signal();
                     }
                     _ => {}
                 }

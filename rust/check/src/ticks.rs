@@ -124,8 +124,8 @@ impl Ticks {
             }
             Some(level) => {
                 let mut both = self.inner[level].nodes[one as usize];
-                for slot in 0..INNER {
-                    both[slot] = self.joined(both[slot], self.inner[level].nodes[other as usize][slot], level);
+                for (slot, child) in both.iter_mut().enumerate() {
+                    *child = self.joined(*child, self.inner[level].nodes[other as usize][slot], level);
                 }
                 self.inner[level].either(one, other, both)
             }

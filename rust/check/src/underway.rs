@@ -42,7 +42,8 @@ pub(crate) struct Queue {
 }
 
 impl Counter {
-    pub(crate) fn to_be_signalled(&mut self) {
+    /// Somebody will signal.
+    pub(crate) fn await_signal(&mut self) {
         self.to_come += 1;
     }
 
