@@ -138,6 +138,12 @@ class AhbmError(Exception):
         """The advice on the error; None: there is none."""
         return self.findings[0].hint
 
+    def with_findings(self, findings: Sequence[Finding]) -> AhbmError:
+        """The same exception with other findings."""
+        error = _rebuild(type(self), tuple(findings))
+        error.__cause__ = self.__cause__
+        return error
+
     def to_json(self) -> dict[str, Any]:
         """``{"error", "exit_code", "findings": [...]}``, JSON-serialisable."""
         findings = [finding.to_json() for finding in self.findings]

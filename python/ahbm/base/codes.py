@@ -44,6 +44,9 @@ CHECKS = {
 }
 """Every check of a program, and the codes of what it finds."""
 
+UNDECIDED = (ORDER_UNDECIDED, RESULT_UNDECIDED, CHECK_BUDGET)
+"""What a check could not decide: it is reported, and is no failure."""
+
 
 def says_wrong(code: str | None) -> bool:
     """Whether this is the code of a wrong result, and not of what did not run."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ahbm.base.request import Request
 from ahbm.base.sizes import Resized
 from ahbm.base.words import IDLE
+from ahbm.check.hints import derived
 from ahbm.check.reference import Reference, inputs, takes_turns
 from ahbm.choice.policy import Policy
 from ahbm.config.topology import OVERRULED
@@ -147,8 +148,14 @@ class Case:
         return f"rank {ranks[party // tiles]} cube {party % tiles}"
 
 
-def narrowed(case: Case, seed: int) -> DataError | None:
+Traced = Callable[[Sequence[NDArray[np.intp]]], list[Site]]
+"""From the wrong indices in every party's part of the result to the lines that they go back to."""
+
+
+def narrowed(case: Case, seed: int, tracing: Callable[[str, int], Traced]) -> DataError | None:
     """The error (AHBM-V301) where the result is wrong for numbers that need the whole width of their type.
+
+    tracing: gives for the mode and the seed of the inputs what `explain_wrong` asks for.
 
     Takes one data pass, and up to `ROUNDS` where parties take turns and pieces of the arrays have fewer elements than
     there are parties.
@@ -161,16 +168,21 @@ def narrowed(case: Case, seed: int) -> DataError | None:
         _, results = case.execute(given)
         reference = Reference(request, given, exact=True)
         if any(len(reference.wrong(party, results[party])) for party in range(request.parties)):
-            return explain_wrong(case, given, results, reference)
+            return explain_wrong(case, given, results, reference, tracing("wide", seed + number))
     return None
 
 
 def explain_wrong(
-    case: Case, inputs: Sequence[NDArray[Any]], results: Sequence[NDArray[Any]], reference: Reference
+    case: Case,
+    inputs: Sequence[NDArray[Any]],
+    results: Sequence[NDArray[Any]],
+    reference: Reference,
+    traced: Traced | None = None,
 ) -> DataError:
     """The error (AHBM-V301) for wrong `results`: which contributions are missing, doubled or strangers, and where.
 
-    Found by replaying the same program once per contribution with inputs that single it out.
+    Found by replaying the same program once per contribution with inputs that single it out. traced: finds the lines,
+    with which the error's places begin.
     """
     request = case.request
     wrong = [reference.wrong(party, results[party]) for party in range(request.parties)]
@@ -178,15 +190,19 @@ def explain_wrong(
     total = sum(len(indices) for indices in wrong)
     explained = request.parties <= DIFF_PARTIES
     sites = _differing(case, suspects) if explained else []
-    hint = f"which send or combine leaves it out or repeats it? {followed(case, suspects[0], wrong)}"
+    first = suspects[0]
+    follow = followed(case, first, wrong)
+    cause = derived(request, inputs, reference, first, results[first], case.name(first))
+    lines = [] if traced is None else traced(wrong)
+    hint = f"{cause or 'which send or combine leaves it out or repeats it?'} {follow}"
     more = f" and {len(sites) - SHOWN} more places" if len(sites) > SHOWN else ""
     if not sites:
-        first, index = suspects[0], int(wrong[suspects[0]][0])
+        index = int(wrong[first][0])
         part = case.request.part(first)
         got = request.element.decode(results[first][part])[index]
         want = reference.expected(first)[index]
         why = "every contribution is there once, so their values, order or rounding differ"
-        hint = f"is something cast to a type narrower than {request.dtype} on its way, or computed in one?"
+        hint = f"{cause or f'is a value changed on its way, or an operator another than {request.op}?'} {follow}"
         if not explained:
             why = f"with {request.parties} contributions (more than {DIFF_PARTIES}) it is not said whose are missing"
         sites = [Site(f"{case.name(first)}, element {part.start + index}: got {got}, expected {want}; {why}")]
@@ -194,7 +210,7 @@ def explain_wrong(
         "AHBM-V301",
         f"wrong result: {total} elements on {len(suspects)} of {request.parties} "
         f"{'ranks' if case.request.placement is None else 'tiles'}; {sites[0].label}{more}",
-        sites=sites[:SHOWN],
+        sites=[*lines, *sites[:SHOWN]],
         hint=hint,
     )
 

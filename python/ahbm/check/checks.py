@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ahbm.base import codes
-from ahbm.base.codes import CHECKS
+from ahbm.base.codes import CHECKS, UNDECIDED
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.check.reference import inputs
 from ahbm.errors import AhbmError, ConfigError, Finding, Site
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from ahbm.check.case import Case
     from ahbm.core.compiled import Compiled
 
-UNDECIDED = (codes.ORDER_UNDECIDED, codes.RESULT_UNDECIDED, codes.CHECK_BUDGET)
-"""Codes of what a check could not decide: it is reported, and is no failure."""
+IDENTICAL = "identical"
+"""Beside `divergence`: bits that differ are a failure, and no note."""
 
 CALLS = 2
 """Calls in a row that a program is checked for."""
@@ -35,12 +35,17 @@ IDEMPOTENT = ("min", "max", "band", "bor")
 
 
 def parse(checks: str | Iterable[str]) -> frozenset[str]:
-    """`"all"`, or names of CHECKS, in a list or separated by commas. Raises ConfigError AHBM-C170."""
+    """`"all"`, or names of CHECKS, in a list or separated by commas. Raises ConfigError AHBM-C170.
+
+    Who names `divergence` wants the same bits on every rank, and gets `IDENTICAL` beside it; `"all"` only says where
+    they differ.
+    """
     names = [name.strip() for name in checks.split(",")] if isinstance(checks, str) else list(checks)
     for name in names:
-        if name not in (*CHECKS, "all"):
+        if name not in (*CHECKS, IDENTICAL, "all"):
             raise ConfigError("AHBM-C170", f"there is no check {name!r}", hint=did_you_mean(name, ("all", *CHECKS)))
-    return frozenset(CHECKS if "all" in names else names)
+    demanded = {"divergence", IDENTICAL} if {"divergence", IDENTICAL} & set(names) else set()
+    return frozenset({*(CHECKS if "all" in names else names), *demanded})
 
 
 def examine(
@@ -52,19 +57,21 @@ def examine(
     matter. seed: chooses the random ones, and the data of the check for divergence.
     """
     found: list[Finding] = []
-    if compiled.program is not None and checks - {"divergence"}:
+    if compiled.program is not None and checks - {"divergence", IDENTICAL}:
         found += _program(case, compiled, compiled.program, calls, orders, seed)
     if "divergence" in checks:
         found += _diverging(case, seed)
-    wanted = {code for check in checks for code in CHECKS[check]}
+    wanted = {code for check in checks - {IDENTICAL} for code in CHECKS[check]}
     return tuple(finding for finding in found if finding.code in wanted or finding.code == codes.CHECK_BUDGET)
 
 
-def demand(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Raises what `findings` say is wrong (the class follows from the first code); returns what was not decided."""
-    failures = [finding for finding in findings if finding.code not in UNDECIDED]
+def demand(findings: Sequence[Finding], checks: frozenset[str] = frozenset()) -> tuple[Finding, ...]:
+    """Raises what `findings` of `checks` say is wrong (the class follows from the first code); returns the others: what
+    was not decided, and bits that nobody wants to be the same."""
+    passing = UNDECIDED if IDENTICAL in checks else (*UNDECIDED, codes.DIVERGENT)
+    failures = [finding for finding in findings if finding.code not in passing]
     if failures:
-        raise AhbmError.of([*failures, *(finding for finding in findings if finding.code in UNDECIDED)])
+        raise AhbmError.of([*failures, *(finding for finding in findings if finding.code in passing)])
     return tuple(findings)
 
 
@@ -141,8 +148,8 @@ def _diverging(case: Case, seed: int) -> list[Finding]:
         for party in (0, first)
     )
     message = (
-        f"ranks end with different bits: {len(differing)} of {request.parties} differ from {case.name(0)}, "
-        f"{case.name(first)} in {len(where)} of {request.size} elements"
+        f"ranks end with different bits of numbers that need rounding: {len(differing)} of {request.parties} differ "
+        f"from {case.name(0)}, {case.name(first)} in {len(where)} of {request.size} elements"
     )
     hint = (
         "reduce every element in one order and pass the result on, instead of reducing it everywhere in another order"

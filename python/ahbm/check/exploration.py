@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from ahbm._core import Memory
 from ahbm.check.case import Case, narrowed
-from ahbm.check.checks import CALLS, UNDECIDED, examine
+from ahbm.base.codes import UNDECIDED
+from ahbm.check.checks import CALLS, examine
 from ahbm.check.reference import inputs
 from ahbm.errors import DataError, DeadlockError, Finding, KernelError, LintError, described
 

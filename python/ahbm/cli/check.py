@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +15,7 @@ from ahbm.cli import completion
 from ahbm.cli.app import app
 from ahbm.cli.excerpts import Excerpts
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import Files, Json, Terms, refuse_given
+from ahbm.cli.options import Files, Json, Terms, is_given, parse_ranks, refuse_given
 from ahbm.cli.targets import Targeted, arguments_of
 from ahbm.errors import ConfigError
 
@@ -55,7 +56,18 @@ def check(
         typer.Option("--collective", autocompletion=completion.collectives, help="Kernels: what to compute."),
     ] = None,
     checks: Annotated[str, typer.Option("--check", help=f"Kernels: all, or some of {','.join(CHECKS)}.")] = "all",
-    size: Annotated[str, typer.Option("-b", "--bytes", "--size", help="Kernels: size of one rank's array.")] = "4K",
+    size: Annotated[
+        str | None,
+        typer.Option(
+            "-b",
+            "--bytes",
+            "--size",
+            help="Kernels: size of one rank's array, or several (4K,1M); else 4K and sizes by the kernel's conditions.",
+        ),
+    ] = None,
+    identical: Annotated[
+        bool, typer.Option("--identical", help="Kernels: ranks that end with other bits are wrong.")
+    ] = False,
     *,
     terms: Terms,
     how: Files,
@@ -101,19 +113,23 @@ def check(
         from ahbm.base.elements import parse_dtype
         from ahbm.base.sizes import parse_size
 
+        # Several numbers of ranks are no several machines here: the answer is about all of them.
+        place = replace(terms, ranks=None)
+        root = {"root": terms.root} if is_given(context, "root") else {}
         for algorithm in algorithms or ():
             yield c.check_kernel(
                 algorithm,
                 collective,
-                terms.topology,
-                checks=checks,
+                place.topology,
+                checks=f"{checks},divergence" if identical else checks,
                 seed=seed,
-                bytes_per_rank=parse_size(size),
+                ranks=parse_ranks(terms.ranks),
+                sizes=[] if size is None else [parse_size(one) for one in size.split(",")],
                 dtype=parse_dtype(terms.dtype),
                 op=terms.op,
-                root=terms.root,
                 ccl=terms.ccl,
-                overrides=terms.overrides,
+                overrides=place.overrides,
+                **root,
             )
 
     verdicts, excerpts = set(), Excerpts()
@@ -124,7 +140,7 @@ def check(
 
 
 OF_FILES = ("slots", "quirks", "lenient", "limits", "program", "frontend", "orders", "calls", "groups")
-OF_KERNELS = ("collective", "checks", "size", "root")
+OF_KERNELS = ("collective", "checks", "size", "root", "identical")
 OF_JOBS = ("topologies", "ranks", "settings", "ccl", "dtype", "op", "groups")
 
 

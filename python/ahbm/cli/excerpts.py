@@ -19,8 +19,9 @@ LONGEST = 1 << 20
 """Characters of a Python file that is parsed for the columns of a call."""
 _OPERATORS: dict[type[ast.operator], str] = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div"}
 """Operators of handles by the names of their operations."""
-_PLACE = re.compile(r"(?:^|, fused with | and )([^()]+?\.\w+):([0-9]{1,9})(?=$| \(|, fused with | and )")
-"""The places of an origin: a fused operation has several, each with its loop variables behind it."""
+_PLACE = re.compile(r"(?:^| -> |, fused with | and )([^()]+?\.\w+):([0-9]{1,9})(?=$| \(| -> |, fused with | and )")
+"""The places of an origin: a fused operation has several, each with its loop variables behind it, and one of a helper
+those of its calls."""
 
 
 class Excerpts:

@@ -50,10 +50,11 @@ def fail(cells: Sequence[Report | Refused]) -> None:
 
 def fail_if_wrong(reports: list[Report]) -> None:
     """Exits as for wrong results, or as for what is not supported when a check could not decide."""
+    from ahbm.base.codes import UNDECIDED
     from ahbm.errors import UnsupportedError
 
     fail_where(not all(report.right for report in reports))
-    if any(report.findings for report in reports):
+    if any(finding.code in UNDECIDED for report in reports for finding in report.findings):
         raise typer.Exit(UnsupportedError.exit_code)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from os.path import isdir, isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
@@ -22,7 +23,7 @@ from ahbm.base.sizes import Resized, Unit, parse_size
 from ahbm.base.words import IDLE
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.check.case import Case, explain_wrong, narrowed
-from ahbm.check.checks import UNDECIDED, demand, examine, parse
+from ahbm.check.checks import demand, examine, parse
 from ahbm.check.reference import Reference, inputs, takes_turns
 from ahbm.choice.configured import likely
 from ahbm.config.ccl import CclConfig, split_overrides
@@ -32,8 +33,9 @@ from ahbm.config.topology import overruled
 from ahbm.core.compiled import Compiled
 from ahbm.core.emulator import Emulator
 from ahbm.core.spec import Spec, machine_name
-from ahbm.errors import BudgetError, ConfigError, Finding, UnsupportedError
+from ahbm.errors import BudgetError, ConfigError, DataError, DeadlockError, Finding, KernelError, LintError, UnsupportedError
 from ahbm.runs import bands
+from ahbm.runs.blame import blamed, tracing
 from ahbm.runs.keywords import Arguments, refuse_unknown, spelled
 from ahbm.runs.report import Report, bandwidths
 from ahbm.selectors.asking import Solo
@@ -113,12 +115,26 @@ def measure(
 
 
 def verify(
-    case: Case, *, data: bool | None, seed: int, mode: str, check: bool | str | Iterable[str]
+    case: Case, *, data: bool | None, seed: int, mode: str, check: bool | str | Iterable[str], narrow: bool = True
 ) -> tuple[Compiled, int | None, frozenset[str], tuple[Finding, ...]]:
     """What ran, how many elements are wrong (None without data), the checks, and what they could not decide.
 
-    `measure` without the report. Arguments and errors are those of `measure`.
+    `measure` without the report. narrow: the check `result` compares wide numbers, too. The other arguments and errors
+    are those of `measure`. What is wrong names the kernel's own lines (`ahbm.runs.blame`).
     """
+
+    def again(case: Case) -> tuple[Compiled, int | None, frozenset[str], tuple[Finding, ...]]:
+        return _verified(case, data=data, seed=seed, mode=mode, check=check, narrow=narrow)
+
+    try:
+        return again(case)
+    except (DataError, DeadlockError, KernelError, LintError) as error:
+        raise blamed(case, error, again) from error.__cause__
+
+
+def _verified(
+    case: Case, *, data: bool | None, seed: int, mode: str, check: bool | str | Iterable[str], narrow: bool = True
+) -> tuple[Compiled, int | None, frozenset[str], tuple[Finding, ...]]:
     if data is None:
         return _decided(case, seed=seed, mode=mode, check=check)
     request, wrong = case.request, None
@@ -132,18 +148,18 @@ def verify(
         reference = Reference(request, given, exact=mode != "random")
         wrong = sum(len(reference.wrong(party, results[party])) for party in range(request.parties))
         if wrong and (check is True or "result" in checks):
-            raise explain_wrong(case, given, results, reference)
+            raise explain_wrong(case, given, results, reference, tracing(case, mode, seed))
         # Where nobody takes turns, the integers are as wide.
         compared = mode == "wide" or (mode == "integers" and not takes_turns(request))
-        if "result" in checks and not compared and (error := narrowed(case, seed)) is not None:
+        if narrow and "result" in checks and not compared and (error := narrowed(case, seed, partial(tracing, case))) is not None:
             raise error
     else:
         compiled = case.compiled()
-    findings = demand(examine(case, compiled, checks, seed=seed))
+    findings = demand(examine(case, compiled, checks, seed=seed), checks)
     if wrong:
         # The check names the line that wrote last; what it does not see, such as rounding, a diff of the data shows.
         seen = examine(case, compiled, frozenset({"result"}), seed=seed)
-        reasons = tuple(finding for finding in seen if finding.code not in UNDECIDED)
+        reasons = tuple(finding for finding in seen if finding.code not in codes.UNDECIDED)
         findings = (*(reasons or explain_wrong(case, given, results, reference).findings), *findings)
     # A program that stops only when time passes is found by running it.
     compiled.timeline(record=False)

@@ -76,7 +76,8 @@ class Report(Run):
     checks: tuple[str, ...] = ()
     """Checks of the program that were made, and passed but for what `findings` say."""
     findings: tuple[Finding, ...] = ()
-    """Why the result is wrong where nobody asked for an error; and findings of checks that could not decide."""
+    """Why the result is wrong where nobody asked for an error; findings of checks that could not decide, and bits that differ
+    between ranks (AHBM-V412)."""
     notes: tuple[str, ...] = field(default=(), compare=False)
     """Choices that the configuration left open, and that a run by the same algorithm does not make again."""
     band: Band | None = field(default=None, compare=False)

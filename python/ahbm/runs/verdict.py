@@ -5,34 +5,30 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from ahbm.base import codes, html
+from ahbm.base import html
+from ahbm.base.arguments import overrides as overrides_of
 from ahbm.base.verdicts import EXIT_CODES
 from ahbm.config.reading import PLAIN, Reading
+from ahbm.config.topology import with_ranks
 from ahbm.dsl.script import Script, choose
-from ahbm.errors import (
-    AhbmError,
-    BudgetError,
-    DataError,
-    DeadlockError,
-    Finding,
-    FormatError,
-    KernelError,
-    LintError,
-    ProgramError,
-    UnsupportedError,
-    described,
-)
+from ahbm.errors import AhbmError, BudgetError, Finding, FormatError, ProgramError, UnsupportedError, described
+from ahbm.runs.judged import CLASSES, judged, verdict_of
 from ahbm.source.function import AnyAlgorithm, as_algorithm
 from ahbm.source.plan import SLOTS, depth
 
 if TYPE_CHECKING:
     from ahbm._core import Machine, Plan
     from ahbm.check.case import Case
+    from ahbm.runs.family import Tried
     from ahbm.runs.keywords import Arguments
+
+BYTES = 4096
+"""Of one rank's array, where a kernel is checked first."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +71,8 @@ class Checked:
     """What the reader should know of the number of ranks."""
     terms: str = ""
     """Of a kernel: the size, type, operator, root, machine and seed that it was checked with, and for what."""
+    tried: Tried | None = None
+    """Of a kernel that is right there: where else it was tried, and for what the verdict holds."""
 
     @property
     def exit_code(self) -> int:
@@ -105,6 +103,7 @@ class Checked:
             "proof": self.proof and {"elements": self.proof[0], "time_ps": self.proof[1]},
             **({} if not self.notes else {"notes": list(self.notes)}),
             **({} if not self.terms else {"terms": self.terms}),
+            **({} if self.tried is None else {"tried": self.tried.to_json()}),
         }
 
     def _repr_html_(self) -> str:
@@ -126,6 +125,7 @@ class Checked:
             facts.append(f"{self.proof[0]} elements proven")
         facts += [self.terms] if self.terms else []
         lines = [f"{self.file}: {self.verdict}" + (f" ({', '.join(facts)})" if facts else "")]
+        lines += [f"  {line}" for line in (self.tried.lines() if self.tried is not None and len(self.tried.outcomes) > 1 else ())]
         lines += [f"  note: {note}" for note in self.notes]
         lines += [f"  {line}" for line in described(self.findings).splitlines()]
         return "\n".join(lines)
@@ -198,46 +198,66 @@ def check_kernel(
     checks: str = "all",
     seed: int = 0,
     data: bool = True,
+    ranks: Sequence[int] = (),
+    sizes: Sequence[int] = (),
     **arguments: Unpack[Arguments],
 ) -> Checked:
-    """Captures an algorithm, runs it once, and checks it; what is wrong with it is in the answer.
+    """Captures an algorithm, runs it, and checks it; what is wrong with it is in the answer.
+
+    An algorithm is first checked as asked for, by default with 4 KiB, and then at other numbers of ranks, counts,
+    networks and roots, which its own conditions choose (`ahbm.runs.family`). `Checked.tried` says for what the verdict
+    holds. ranks, sizes (bytes of one rank's array): exactly these, the first ones first. A size, a number of SIPs or a
+    root that is given otherwise does not vary either.
 
     The file of a plan or a script that lowers one is checked as `check_file` and `check_script` do.
     ``collective``: the one that the algorithm implements, by default. Raises ConfigError and TopologyError for what is
     wrong with the question.
     """
     from ahbm.core.emulator import Emulator
-    from ahbm.runs.measure import prepare, verify
+    from ahbm.runs.family import Family
+    from ahbm.runs.measure import prepare
     from ahbm.runs.plans import is_file, source_of
 
     chosen = as_algorithm(algorithm)
     if isinstance(chosen, str) and is_file(chosen):
         source = source_of(chosen)
         return check_script(source)[0] if isinstance(source, Script) else check_file(source)
-    emulator = Emulator.load(topology, arguments.pop("ccl", None), arguments.pop("overrides", None))
-    arguments["emulator"] = emulator
+    ccl, overrides = arguments.pop("ccl", None), overrides_of(arguments.pop("overrides", None)) or {}
+    name = None if topology is None else str(topology)
+    emulator = Emulator.load(topology, ccl, with_ranks(ranks[0], name, overrides) if ranks else overrides)
     asked = chosen or emulator.ccl.default_algorithm
     loaded = emulator.algorithm(asked)
     named = collective or loaded.collectives[0]
     settings = emulator.settings(asked)
-    ranks: int = settings.world_size or emulator.world_size
+    parties: int = settings.world_size or emulator.world_size
     ops: int | None = None
     notes: tuple[str, ...] = ()
     findings: tuple[Finding, ...]
-    terms = ""
+    terms, tried = "", None
+    if fixed := {"bytes_per_rank", "bytes_per_pe"} & arguments.keys():
+        size = {key: arguments.pop(key) for key in sorted(fixed)}  # type: ignore[misc]
+    else:
+        size = {"bytes_per_rank": sizes[0] if sizes else BYTES}
     try:
-        case = prepare(named, asked, **arguments)
+        case = prepare(named, asked, emulator=emulator, **size, **arguments)
         notes = tuple(case.overruled)
         terms = _terms(case, checks, seed)
-        # Known before the check fails.
-        ranks, ops = case.request.parties, case.compiled().ops
-        _, _, _, findings = verify(case, data=data, seed=seed, mode="integers", check=checks)
-        verdict = "undecided" if findings else "correct"
-    except tuple(_CLASSES) as error:
-        kind = next(kind for kind in type(error).__mro__ if kind in _CLASSES)
-        findings, verdict = error.findings, _VERDICTS.get(error.code, _CLASSES[kind])
+        parties = case.request.parties
+    except tuple(CLASSES) as error:
+        verdict, findings = verdict_of(error), error.findings
+    else:
+        with suppress(*CLASSES):
+            ops = case.compiled().ops
+        verdict, findings = judged(case, checks=checks, seed=seed, data=data)
+        if verdict in ("correct", "undecided"):
+            counts = tuple(sizes) or ((case.request.nbytes,) if fixed else ())
+            family = Family(named, asked, topology, ccl, overrides, arguments, case, tuple(ranks), counts)
+            tried = family.tried(verdict, checks=checks, seed=seed, data=data)
+            verdict, findings = (tried.verdict, tried.findings) if tried.wrong else (verdict, findings)
     slots = depth(loaded, settings)
-    return Checked(settings.algorithm, "kernel", named, ranks, ops, slots, verdict, None, findings, None, notes, terms)
+    return Checked(
+        settings.algorithm, "kernel", named, parties, ops, slots, verdict, None, findings, None, notes, terms, tried
+    )
 
 
 def _terms(case: Case, checks: str, seed: int) -> str:
@@ -249,21 +269,6 @@ def _terms(case: Case, checks: str, seed: int) -> str:
     parts += [f"root {request.root}"] if request.kind.rooted else []
     parts += [f"on {machine_name(case.emulator.machine)}", f"checks {checks}", *([f"seed {seed}"] if seed else [])]
     return ", ".join(parts)
-
-
-_VERDICTS = {
-    codes.RACE: "race",
-    codes.ORDER_DEPENDENT: "race",
-    codes.OUTSIDE_CALL: "race",
-}
-_CLASSES: dict[type[AhbmError], str] = {
-    BudgetError: "unsupported",
-    DataError: "wrong",
-    DeadlockError: "deadlock",
-    KernelError: "malformed",
-    LintError: "malformed",
-    UnsupportedError: "unsupported",
-}
 
 
 def _unread(path: str | Path, verdict: str, error: AhbmError) -> Checked:

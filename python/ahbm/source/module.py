@@ -69,6 +69,8 @@ class ModuleAlgorithm:
     """REDUCING_SWITCH, one of `JOINED`; None where the module has none."""
     parameters: tuple[tuple[str, Hashable], ...] = ()
     """Keywords of `kernel_args` that the entry in ccl.yaml gives, with their values."""
+    call_lines: bool = False
+    """Whether operations of a helper also name the kernel's line that calls it."""
     unmatched: ClassVar[bool] = False
     """Whether messages without a partner are left to the run, which ends in a deadlock."""
 
@@ -178,6 +180,10 @@ class ModuleAlgorithm:
         self._check_arity(args)
         return args
 
+    def naming_calls(self) -> ModuleAlgorithm:
+        """The module, in whose programs the operations of a helper name the kernel's line that calls it, too."""
+        return replace(self, call_lines=True, digest=f"{self.digest} by calls")
+
     def supports(self, network: str) -> bool:
         """Whether it knows a network between SIPs."""
         return self.kinds is None or network in self.kinds
@@ -263,6 +269,7 @@ class ModuleAlgorithm:
             credit_bytes=queues.ipcq_credit_size_bytes,
             op_budget=settings.op_budget,
             all_ops=settings.all_ops,
+            call_lines=self.call_lines,
         )
         facts = nodes_of(machine, layout.places), machine.slice_bytes
         sip_args = (self.topology_kind(net.topology), net.w, net.h)

@@ -26,6 +26,8 @@ pub enum Locus {
     Iteration(u32, Arc<str>),
     /// Several places, whose statements became one operation: two or more, and different.
     Fused(Arc<[Origin]>),
+    /// The lines of calls inside each other, from the outermost to that of the operation: two or more.
+    Called(Arc<[Origin]>),
     /// A JSON pointer.
     Pointer(Box<str>),
     /// A trace node id.
@@ -43,6 +45,19 @@ impl Origin {
         match places.len() {
             1 => places.swap_remove_index(0).unwrap_or(Self { file, locus: Locus::Whole }),
             _ => Self { file, locus: Locus::Fused(places.into_iter().collect()) },
+        }
+    }
+
+    /// The place of what `calls` led to, the outermost first; the last is the place itself.
+    ///
+    /// # Panics
+    ///
+    /// Without a call.
+    pub fn called(mut calls: Vec<Self>) -> Self {
+        match &calls[..] {
+            [_] => calls.swap_remove(0),
+            [first, ..] => Self { file: Arc::clone(&first.file), locus: Locus::Called(calls.into()) },
+            [] => panic!("an operation has a line"),
         }
     }
 
@@ -64,6 +79,10 @@ impl fmt::Display for Origin {
             Locus::Line(line) => write!(f, "{}:{line}", self.file),
             Locus::Iteration(line, values) => write!(f, "{}:{line} ({values})", self.file),
             Locus::Fused(places) => fused(f, places),
+            Locus::Called(places) => {
+                let lines: Vec<String> = places.iter().map(ToString::to_string).collect();
+                f.write_str(&lines.join(" -> "))
+            }
             Locus::Pointer(pointer) => write!(f, "{}#{pointer}", self.file),
             Locus::Node(id) => write!(f, "{} node {id}", self.file),
             Locus::Whole => f.write_str(&self.file),
@@ -131,6 +150,12 @@ mod tests {
     fn at(line: u32, values: &str) -> Origin {
         let locus = if values.is_empty() { Locus::Line(line) } else { Locus::Iteration(line, values.into()) };
         Origin { file: "a.py".into(), locus }
+    }
+
+    #[test]
+    fn an_operation_of_a_helper_begins_with_the_line_that_called_it() {
+        assert_eq!(Origin::called(vec![at(3, "")]), at(3, ""));
+        assert_eq!(Origin::called(vec![at(9, ""), at(7, ""), at(3, "")]).to_string(), "a.py:9 -> a.py:7 -> a.py:3");
     }
 
     #[test]

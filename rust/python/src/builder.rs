@@ -43,8 +43,8 @@ fn coord((sip, cube, pe): Place) -> Coord {
 #[pymethods]
 impl ProgramBuilder {
     #[new]
-    #[pyo3(signature = (machine, name, *, n_slots, slot_bytes, tier, credit_bytes, op_budget, all_ops=Given::ok(ALL_OPS)),
-           text_signature = "(machine, name, *, n_slots, slot_bytes, tier, credit_bytes, op_budget, all_ops=...)")]
+    #[pyo3(signature = (machine, name, *, n_slots, slot_bytes, tier, credit_bytes, op_budget, all_ops=Given::ok(ALL_OPS), call_lines=false),
+           text_signature = "(machine, name, *, n_slots, slot_bytes, tier, credit_bytes, op_budget, all_ops=..., call_lines=False)")]
     #[allow(clippy::too_many_arguments)] // Keywords in Python.
     fn new(
         py: Python<'_>,
@@ -56,6 +56,7 @@ impl ProgramBuilder {
         credit_bytes: u64,
         op_budget: u64,
         all_ops: Given<u64>,
+        call_lines: bool,
     ) -> PyResult<Self> {
         given!(all_ops);
         let tiers = &machine.get().inner.costs().tiers;
@@ -65,7 +66,7 @@ impl ProgramBuilder {
         };
         let settings = ChannelSettings { slots: n_slots, slot_bytes, tier: tier as u32, credit_bytes };
         let builder = ahbm_program::ProgramBuilder::new(name);
-        Ok(Self { machine, settings, draft: Draft::new(builder, op_budget, all_ops) })
+        Ok(Self { machine, settings, draft: Draft::new(builder, op_budget, all_ops, call_lines) })
     }
 
     /// Opens a group of agents that see each other, over virtual coordinates; returns its id.

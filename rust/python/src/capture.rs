@@ -86,11 +86,11 @@ pub(crate) struct Recorder {
 }
 
 impl Capture {
-    /// A recording whose formulas are added to `formulas`.
-    pub(crate) fn new(launch: Launch, formulas: Formulas) -> Self {
+    /// A recording whose formulas are added to `formulas`, and whose origins are those of `lines`.
+    pub(crate) fn new(launch: Launch, formulas: Formulas, lines: Lines) -> Self {
         let recorder = Recorder {
             body: Some(BodyBuilder::new()),
-            lines: Lines::default(),
+            lines,
             origin: OriginId(0),
             calls: 0,
             pending: 0,
@@ -148,7 +148,8 @@ impl Capture {
     }
 
     fn raise_at(&self, py: Python<'_>, here: &Here<'_>, fault: Diagnostic) -> PyErr {
-        errors::raise_one(py, fault.site(self.launch.label(), here.origin().to_string()))
+        let origin = self.lock().lines.calls(here);
+        errors::raise_one(py, fault.site(self.launch.label(), origin.to_string()))
     }
 
     /// The tile behind an index, also after the kernel has returned.

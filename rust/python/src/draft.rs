@@ -3,6 +3,7 @@
 use crate::capture::{Capture, Launch, Recorded, label};
 use crate::errors;
 use crate::kernel;
+use crate::origin::{Here, Lines};
 use ahbm_findings::Diagnostic;
 use ahbm_machine::{Coord, PeId, Sfr};
 use ahbm_program::class::{Surroundings, View};
@@ -16,6 +17,8 @@ pub(crate) struct Draft {
     op_budget: u64,
     /// `tl` calls that all places of a launch may make together.
     pub(crate) all_ops: u64,
+    /// Whether an operation's origin has the lines of all calls from the kernel's on.
+    call_lines: bool,
     state: Mutex<Option<State>>,
 }
 
@@ -33,9 +36,9 @@ pub(crate) struct State {
 
 impl Draft {
     /// Kernels may make `op_budget` `tl` calls, and a launch at all places together `all_ops`.
-    pub(crate) fn new(builder: ahbm_program::ProgramBuilder, op_budget: u64, all_ops: u64) -> Self {
+    pub(crate) fn new(builder: ahbm_program::ProgramBuilder, op_budget: u64, all_ops: u64, call_lines: bool) -> Self {
         let state = State { builder, groups: 0, buffers: 0, bodies: Vec::new(), calls: 0, fitting: None };
-        Self { op_budget, all_ops, state: Mutex::new(Some(state)) }
+        Self { op_budget, all_ops, call_lines, state: Mutex::new(Some(state)) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<State>> {
@@ -86,7 +89,8 @@ impl Draft {
             sfr: subject.sfr.clone(),
             symbolic: formulas.is_some(),
         };
-        let capture = Arc::new(Capture::new(launch, formulas.unwrap_or_default()));
+        let lines = Lines::of_kernel(&Here::now(py)?, self.call_lines);
+        let capture = Arc::new(Capture::new(launch, formulas.unwrap_or_default(), lines));
         let args = args(&capture)?;
         self.check_signature(py, &capture.launch, subject.kernel, &args)?;
         let outcome = kernel::run(py, subject.kernel, &args, &capture);

@@ -46,6 +46,21 @@ impl<'py> Here<'py> {
         Ok(Some(Self { frame, code, instruction }))
     }
 
+    /// The lines of all calls that led here from the code of `caller`.
+    fn calls(&self, caller: usize) -> Origin {
+        let mut lines = vec![self.origin()];
+        let mut back = self.back();
+        while let Ok(Some(here)) = back {
+            if here.key().0 == caller {
+                break;
+            }
+            lines.push(here.origin());
+            back = here.back();
+        }
+        lines.reverse();
+        Origin::called(lines)
+    }
+
     /// The instruction, as long as its code lives.
     pub(crate) fn key(&self) -> (usize, c_long) {
         (self.code.as_ptr() as usize, self.instruction)
@@ -77,6 +92,10 @@ impl<'py> Here<'py> {
 /// Origins by instruction, so that a loop pays for its lines once.
 #[derive(Default)]
 pub(crate) struct Lines {
+    /// The code that called the kernel.
+    caller: Option<usize>,
+    /// Whether origins have the lines of all calls from the kernel's on.
+    by_calls: bool,
     known: FxHashMap<(usize, c_long), OriginId>,
     /// Keeps the code objects alive whose addresses are keys.
     codes: FxHashMap<usize, Py<PyAny>>,
@@ -84,8 +103,23 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
+    /// Lines of a kernel that the code of `caller` calls. `by_calls`: origins have the lines of all calls from the
+    /// kernel's on.
+    pub(crate) fn of_kernel(caller: &Here<'_>, by_calls: bool) -> Self {
+        Self { caller: Some(caller.key().0), by_calls, ..Self::default() }
+    }
+
+    /// The lines of all calls from the kernel's to an instruction.
+    pub(crate) fn calls(&self, here: &Here<'_>) -> Origin {
+        self.caller.map_or_else(|| here.origin(), |caller| here.calls(caller))
+    }
+
     /// The origin of an instruction.
     pub(crate) fn origin(&mut self, here: &Here<'_>) -> OriginId {
+        if self.by_calls {
+            let origin = self.calls(here);
+            return self.origins.intern(origin);
+        }
         let key = here.key();
         if let Some(&id) = self.known.get(&key) {
             return id;
@@ -102,12 +136,11 @@ impl Lines {
     }
 }
 
-/// `file:line` of the deepest frame of an exception that lies in the file of `code` (of the deepest at all
-/// when there is none); empty without a traceback.
+/// The lines of an exception's frames that lie in the file of `code`, from the outermost on: `file:line -> file:line`
+/// (of the deepest frame at all when there is none); empty without a traceback.
 pub(crate) fn of_error(py: Python<'_>, error: &PyErr, code: Option<&Bound<'_, PyAny>>) -> String {
     let own = code.map(file_of);
-    let mut text = String::new();
-    let mut found_own = false;
+    let (mut lines, mut deepest) = (Vec::new(), String::new());
     let mut next = error.traceback(py).map(Bound::into_any);
     while let Some(entry) = next.filter(|entry| !entry.is_none()) {
         let place = || -> PyResult<(Arc<str>, u32)> {
@@ -115,15 +148,14 @@ pub(crate) fn of_error(py: Python<'_>, error: &PyErr, code: Option<&Bound<'_, Py
             Ok((file_of(&code), entry.getattr("tb_lineno")?.extract()?))
         };
         if let Ok((file, line)) = place() {
-            let is_own = own.as_ref() == Some(&file);
-            if is_own || !found_own {
-                text = format!("{file}:{line}");
-                found_own |= is_own;
+            deepest = format!("{file}:{line}");
+            if own.as_ref() == Some(&file) {
+                lines.push(deepest.clone());
             }
         }
         next = entry.getattr("tb_next").ok();
     }
-    text
+    if lines.is_empty() { deepest } else { lines.join(" -> ") }
 }
 
 /// `file:line` of a code object's first line.
