@@ -15,20 +15,24 @@ use crate::counters::Counters;
 use crate::schedule;
 use crate::spots::{NONE, Spots};
 use crate::support::{Step, Subject, touches};
+use crate::ticks::{Clock, Ticks};
+use crate::underway::{Counter, Queue, Semaphore};
 use ahbm_engine::interrupt::spend;
 use ahbm_findings::{Diagnostic, codes};
 use ahbm_plan::Expectation;
-use ahbm_program::{AgentId, Comm, Control, Move, OpKind, Program};
+use ahbm_program::{AgentId, ChannelId, Comm, Control, Move, OpKind, Program};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
 
-/// Clock entries handled in one run before the analysis is given up.
-const WORK: u64 = 1 << 28;
+/// Accesses compared with each other in one run before the analysis is given up; a node of a clock costs as much as some.
+const WORK: u64 = 1 << 30;
+const NODE: u64 = 8;
+/// Bytes of clocks worth a look at a place that may hold one.
+const HOLDER: usize = 16;
+/// Bytes of clocks that may be in use at one time.
+const BYTES: usize = 1 << 28;
 /// Races, and ranks that a barrier does not hold, listed.
 const LISTED: usize = 8;
-
-type Clock = Rc<[u32]>;
 
 const ONLY_ORDERS: &str = "the orders that were tried are the only evidence; fewer ranks can be analysed";
 
@@ -69,19 +73,6 @@ struct History {
     reads: Vec<Access>,
 }
 
-/// The clock that waits on a counter see: the one at the signal that made its value reach the awaited value.
-#[derive(Debug, Default)]
-struct Counter {
-    value: u64,
-    /// Everything signalled so far.
-    known: Option<Clock>,
-    /// By value waited for: waits to come, and the clock once it is reached.
-    reached: BTreeMap<u64, (u32, Option<Clock>)>,
-    /// Semaphores: every signal's value and clock, and how much was taken.
-    signals: Vec<(u64, Clock)>,
-    acquired: u64,
-}
-
 pub(crate) struct Clocks<'p> {
     subject: Subject<'p>,
     slots: Option<u32>,
@@ -97,39 +88,38 @@ pub(crate) struct Clocks<'p> {
     synchronises: bool,
     /// Pairs of ranks, and the call that the first ended before it knew that the second had started it.
     unheld: Vec<(u32, u32, u32)>,
+    ticks: Ticks,
+    /// What is known of a call, by its number, once every rank has started it.
+    started: Vec<Clock>,
     clocks: Vec<Clock>,
     /// Agents whose clock others know since it last grew.
     told: Vec<bool>,
     /// By channel and number of a message: what its sender knew, and what its receiver knew when it took it.
-    messages: Vec<Vec<Clock>>,
-    credits: Vec<Vec<Clock>>,
+    messages: Vec<Queue>,
+    credits: Vec<Queue>,
     indices: Counters,
     counters: Vec<Counter>,
+    /// By counter.
+    semaphores: BTreeMap<u32, Semaphore>,
     races: Vec<(u32, Access, Access)>,
     known: FxHashSet<(u32, u32, u32, u32)>,
+    /// Accesses compared with.
     work: u64,
+    /// The analysis took too much, and was given up.
+    is_over: bool,
 }
 
 impl<'p> Clocks<'p> {
     /// `None` when nothing can race.
-    ///
-    /// # Errors
-    /// `AHBM-V406` when clocks would be too many, `AHBM-U290` where that leaves a barrier undecided.
-    pub(crate) fn new(
-        subject: Subject<'p>,
-        slots: Option<u32>,
-        spots: &'p Spots,
-        terms: &Terms<'_>,
-    ) -> Result<Option<Self>, Diagnostic> {
+    pub(crate) fn new(subject: Subject<'p>, slots: Option<u32>, spots: &'p Spots, terms: &Terms<'_>) -> Option<Self> {
         let program = subject.program;
         let synchronises = terms.expectation.synchronises();
         if spots.is_empty() && !synchronises {
-            return Ok(None);
+            return None;
         }
         let mut component = vec![NONE; program.agents.len()];
         let mut components = 0;
         let mut posts = vec![(NONE, 0); program.agents.len()];
-        let mut meetings = 0u64;
         let mut launches: BTreeMap<u32, Launch> = BTreeMap::new();
         for (index, component) in component.iter_mut().enumerate() {
             let agent = AgentId(index as u32);
@@ -156,37 +146,26 @@ impl<'p> Clocks<'p> {
                     Launch { component: components - 1, agent, histories }
                 });
             }
-            let ops = &program.body(agent).ops;
-            meetings +=
-                ops.iter().filter(|op| op.kind.operands().tile.is_none() || op.kind.direction().is_some()).count()
-                    as u64;
-        }
-        let work =
-            (meetings + program.agents.len() as u64).saturating_mul(u64::from(components) * u64::from(subject.calls));
-        if work > WORK {
-            let (code, what) = match synchronises {
-                true => ("AHBM-U290", format!("not decided whether each of {components} ranks waits for all others")),
-                false => (
-                    codes::ORDER_UNDECIDED,
-                    format!(
-                        "{components} thread blocks share memory; whether their accesses are ordered was not analysed"
-                    ),
-                ),
-            };
-            return Err(Diagnostic::new(code, what).hint(ONLY_ORDERS));
         }
         let histories = spots.history.iter().filter(|&&h| h != NONE).count();
-        let start: Clock = vec![0; components as usize].into();
+        let mut ticks = Ticks::new(components);
         let indices = Counters::new(subject);
         let mut counters: Vec<Counter> = (0..indices.len()).map(|_| Counter::default()).collect();
-        for op in program.agents.iter().flat_map(|agent| &program.bodies[agent.body as usize].ops) {
-            if let OpKind::Control(Control::WaitCounter { counter, at_least }) = op.kind {
-                for call in 0..subject.calls {
-                    counters[indices.index(counter, call)].reached.entry(at_least.into()).or_default().0 += 1;
+        for call in 0..subject.calls {
+            let launch = subject.launch(call);
+            for op in launch.agents.iter().flat_map(|agent| &launch.bodies[agent.body as usize].ops) {
+                match op.kind {
+                    OpKind::Control(Control::WaitCounter { counter, at_least }) => {
+                        counters[indices.index(counter, call)].await_value(at_least.into());
+                    }
+                    OpKind::Control(Control::Signal { counter, .. }) => {
+                        counters[indices.index(counter, call)].await_signal();
+                    }
+                    _ => {}
                 }
             }
         }
-        let mut clocks = vec![start; program.agents.len()];
+        let mut clocks = vec![ticks.zero(); program.agents.len()];
         let mut histories = vec![History::default(); histories];
         for launch in launches.values() {
             let step = Step { agent: launch.agent, op: LAUNCH, call: 0, message: None };
@@ -194,15 +173,17 @@ impl<'p> Clocks<'p> {
                 histories[history as usize].write = Some(Access { step, component: launch.component, time: 1 });
             }
         }
-        // The agents of a rank share one clock until they learn something: there may be many of both.
-        let mut started: BTreeMap<u32, Clock> = BTreeMap::new();
         for (agent, clock) in program.agents.iter().zip(&mut clocks) {
             if let Some(launch) = launches.get(&agent.rank) {
-                let grown = || (0..components).map(|component| u32::from(component == launch.component)).collect();
-                *clock = Rc::clone(started.entry(agent.rank).or_insert_with(grown));
+                *clock = ticks.with(*clock, launch.component, 1);
             }
         }
-        Ok(Some(Self {
+        let mut started = Vec::new();
+        for time in (1..=subject.calls).take_while(|_| synchronises) {
+            let zero = ticks.zero();
+            started.push(launches.values().fold(zero, |clock, launch| ticks.with(clock, launch.component, time)));
+        }
+        Some(Self {
             subject,
             slots,
             spots,
@@ -212,30 +193,39 @@ impl<'p> Clocks<'p> {
             launches,
             synchronises,
             unheld: Vec::new(),
+            ticks,
+            started,
             clocks,
             told: vec![true; program.agents.len()],
-            messages: vec![Vec::new(); program.channels.len()],
-            credits: vec![Vec::new(); program.channels.len()],
+            messages: vec![Queue::default(); program.channels.len()],
+            credits: vec![Queue::default(); program.channels.len()],
             indices,
             counters,
+            semaphores: BTreeMap::new(),
             races: Vec::new(),
             known: FxHashSet::default(),
-            work,
-        }))
+            work: 0,
+            is_over: false,
+        })
     }
 
     /// The effect of an operation on what is ordered.
     pub(crate) fn done(&mut self, step: &Step) {
+        if self.settle() {
+            return;
+        }
         let program = self.subject.launch(step.call);
         let agent = step.agent;
         let kind = program.body(agent).ops[step.op as usize].kind;
         match (kind, step.message) {
             (OpKind::Comm(Comm::AwaitSlot { dir }), _) => {
                 let channel = program.tx(agent, dir);
-                self.credited(agent, channel, self.messages[channel.0 as usize].len() as u64);
+                self.credited(agent, channel, self.messages[channel.0 as usize].total());
             }
             (OpKind::Comm(Comm::Send { .. }), Some((channel, number))) => {
-                self.credited(agent, channel, number);
+                if let Some(before) = self.credited(agent, channel, number) {
+                    self.credits[channel.0 as usize].drop_to(before);
+                }
                 let clock = self.tell(agent);
                 self.messages[channel.0 as usize].push(clock);
             }
@@ -253,16 +243,21 @@ impl<'p> Clocks<'p> {
             (OpKind::Control(Control::Signal { counter, add, posted }), _) => {
                 let clock = self.tell(agent);
                 let clock = if posted { self.behind_posts(agent) } else { clock };
-                self.counters[self.indices.index(counter, step.call)].signal(clock, add);
+                let signalled = &mut self.counters[self.indices.index(counter, step.call)];
+                let known = signalled.signal(clock, add, &mut self.ticks);
+                if self.indices.semaphore[counter as usize] {
+                    let value = signalled.value;
+                    self.semaphores.entry(counter).or_default().signal(value, known);
+                }
             }
             (OpKind::Control(Control::WaitCounter { counter, at_least }), _) => {
                 if let Some(clock) = self.counters[self.indices.index(counter, step.call)].waited(at_least.into()) {
-                    self.learn(agent, &clock);
+                    self.learn(agent, clock);
                 }
             }
             (OpKind::Control(Control::Acquire { counter, amount }), _) => {
-                if let Some(clock) = self.counters[self.indices.index(counter, step.call)].acquired(amount.into()) {
-                    self.learn(agent, &clock);
+                if let Some(clock) = self.semaphores.entry(counter).or_default().acquired(amount.into()) {
+                    self.learn(agent, clock);
                 }
             }
             _ => {
@@ -277,37 +272,45 @@ impl<'p> Clocks<'p> {
 
     /// The participants of a barrier met: everybody knows what everybody knew.
     pub(crate) fn meet(&mut self, participants: &[AgentId]) {
+        if self.settle() {
+            return;
+        }
         let Some((&first, rest)) = participants.split_first() else { return };
         let mut all = self.tell(first);
         for &agent in rest {
             let clock = self.tell(agent);
-            all = join(&all, &clock);
+            all = self.ticks.join(all, clock);
         }
         for &agent in participants {
-            self.clocks[agent.0 as usize] = Rc::clone(&all);
+            self.clocks[agent.0 as usize] = all;
         }
     }
 
     /// The agents of a rank ended a call: its launch knows what they know, and touches its memory.
     pub(crate) fn ended(&mut self, participants: &[AgentId], call: u32) {
         self.meet(participants);
-        let Some(&agent) = participants.first() else { return };
+        let (false, Some(&agent)) = (self.is_over, participants.first()) else { return };
         let rank = self.subject.program.agents[agent.0 as usize].rank;
         let Some(launch) = self.launches.get(&rank) else { return };
-        let mut clock = self.clocks[agent.0 as usize].to_vec();
-        if self.synchronises && self.unheld.len() < 1 << 10 {
+        let clock = self.clocks[agent.0 as usize];
+        if let Some(&all) = self.started.get(call as usize)
+            && self.unheld.len() < 1 << 10
+            && self.ticks.join(clock, all) != clock
+        {
             spend(8 * self.launches.len() as u64);
-            let started = |launch: &Launch| clock[launch.component as usize] > call;
+            let started = |launch: &Launch| self.ticks.at(clock, launch.component) > call;
             self.unheld
                 .extend(self.launches.iter().filter(|(_, one)| !started(one)).map(|(&one, _)| (rank, one, call)));
         }
         let component = launch.component;
-        clock[component as usize] += 1;
+        let time = self.ticks.at(clock, component) + 1;
+        let clock = self.ticks.with(clock, component, time);
         let step = Step { agent: launch.agent, op: LAUNCH, call: call + 1, message: None };
-        let access = Access { step, component, time: clock[component as usize] };
+        let access = Access { step, component, time };
         for &(spot, history) in &launch.histories {
             let history = &mut self.histories[history as usize];
-            let before = |other: &Access| clock[other.component as usize] >= other.time;
+            let before = |other: &Access| self.ticks.at(clock, other.component) >= other.time;
+            self.work += history.reads.len() as u64;
             let late = history.write.iter().chain(&history.reads).filter(|other| !before(other)).copied();
             for other in late {
                 if self.known.len() < 1 << 16
@@ -319,73 +322,95 @@ impl<'p> Clocks<'p> {
             history.reads.clear();
             history.write = Some(access);
         }
-        let clock: Clock = clock.into();
         for &agent in participants {
-            self.clocks[agent.0 as usize] = Rc::clone(&clock);
+            self.clocks[agent.0 as usize] = clock;
         }
     }
 
-    fn credited(&mut self, agent: AgentId, channel: ahbm_program::ChannelId, number: u64) {
-        let depth = schedule::depth(self.subject.program, self.slots, channel);
-        if let Some(before) = number.checked_sub(depth)
-            && let Some(credit) = self.credits[channel.0 as usize].get(before as usize).cloned()
-        {
-            self.learn(agent, &credit);
+    /// Throws away the clocks that nobody asks for any more, now and then. True once the analysis is given up.
+    fn settle(&mut self) -> bool {
+        if self.is_over || !(self.ticks.is_crowded(HOLDER * self.holders()) || self.work() > WORK) {
+            return self.is_over;
         }
+        let queues = self.messages.iter().chain(&self.credits).flat_map(Queue::clocks);
+        let counters = self.counters.iter().flat_map(Counter::clocks);
+        let semaphores = self.semaphores.values().flat_map(Semaphore::clocks);
+        let agents = self.clocks.iter().chain(&self.started).copied();
+        let used = self.ticks.keep(agents.chain(queues).chain(counters).chain(semaphores));
+        if used > BYTES || self.work() > WORK {
+            self.is_over = true;
+            self.ticks = Ticks::new(0);
+        }
+        self.is_over
     }
 
-    fn credit(&mut self, agent: AgentId, channel: ahbm_program::ChannelId) {
+    /// Places that hold clocks.
+    fn holders(&self) -> usize {
+        self.messages.len() + self.counters.len()
+    }
+
+    const fn work(&self) -> u64 {
+        self.work + NODE * self.ticks.work
+    }
+
+    /// The agent knows that a slot was free for a message; which message freed it.
+    fn credited(&mut self, agent: AgentId, channel: ChannelId, number: u64) -> Option<u64> {
+        let before = number.checked_sub(schedule::depth(self.subject.program, self.slots, channel))?;
+        if let Some(credit) = self.credits[channel.0 as usize].at(before) {
+            self.learn(agent, credit);
+        }
+        Some(before)
+    }
+
+    fn credit(&mut self, agent: AgentId, channel: ChannelId) {
         let clock = self.tell(agent);
-        self.credits[channel.0 as usize].push(clock);
+        if schedule::depth(self.subject.program, self.slots, channel) < u64::MAX {
+            self.credits[channel.0 as usize].push(clock);
+        }
     }
 
-    fn received(&mut self, agent: AgentId, channel: ahbm_program::ChannelId, number: u64) {
-        if let Some(clock) = self.messages[channel.0 as usize].get(number as usize).cloned() {
-            self.learn(agent, &clock);
+    fn received(&mut self, agent: AgentId, channel: ChannelId, number: u64) {
+        if let Some(clock) = self.messages[channel.0 as usize].take(number) {
+            self.learn(agent, clock);
         }
     }
 
     fn tell(&mut self, agent: AgentId) -> Clock {
         self.told[agent.0 as usize] = true;
-        Rc::clone(&self.clocks[agent.0 as usize])
+        self.clocks[agent.0 as usize]
     }
 
     /// An agent's clock, and all that it has posted.
-    fn behind_posts(&self, agent: AgentId) -> Clock {
-        let clock = &self.clocks[agent.0 as usize];
+    fn behind_posts(&mut self, agent: AgentId) -> Clock {
+        let clock = self.clocks[agent.0 as usize];
         let (component, time) = self.posts[agent.0 as usize];
-        if component == NONE || clock[component as usize] == time {
-            return Rc::clone(clock);
-        }
-        let mut grown = clock.to_vec();
-        grown[component as usize] = time;
-        grown.into()
+        if component == NONE { clock } else { self.ticks.with(clock, component, time) }
     }
 
-    fn learn(&mut self, agent: AgentId, news: &Clock) {
+    fn learn(&mut self, agent: AgentId, news: Clock) {
         let clock = &mut self.clocks[agent.0 as usize];
-        *clock = join(clock, news);
+        *clock = self.ticks.join(*clock, news);
     }
 
     fn access(&mut self, step: &Step, spot: usize, writes: bool, posted: bool) {
         let history = self.spots.history[spot];
-        if history == NONE || self.is_over() {
+        if history == NONE {
             return;
         }
         let a = step.agent.0 as usize;
-        let own = self.component[a] as usize;
+        let own = self.component[a];
+        let mut clock = self.clocks[a];
         if std::mem::take(&mut self.told[a]) {
-            let mut grown = self.clocks[a].to_vec();
-            grown[own] += 1;
-            self.clocks[a] = grown.into();
+            clock = self.ticks.with(clock, own, self.ticks.at(clock, own) + 1);
+            self.clocks[a] = clock;
         }
-        let clock = &self.clocks[a];
+        let ticks = &self.ticks;
         let (component, time) = if posted {
             let (component, time) = &mut self.posts[a];
             *time += 1;
             (*component, *time)
         } else {
-            (own as u32, clock[own])
+            (own, ticks.at(clock, own))
         };
         let access = Access { step: *step, component, time };
         let history = &mut self.histories[history as usize];
@@ -393,7 +418,7 @@ impl<'p> Clocks<'p> {
         spend(8 + history.reads.len() as u64);
         // What an agent posts arrives in the order in which it posts.
         let own_post = |other: &Access| other.step.agent == step.agent && !other.is_launch();
-        let before = |other: &Access| clock[other.component as usize] >= other.time || own_post(other);
+        let before = |other: &Access| ticks.at(clock, other.component) >= other.time || own_post(other);
         let mut clash = history.write.filter(|w| !before(w));
         if writes {
             let unordered = |r: &&Access| !before(r);
@@ -432,14 +457,22 @@ impl<'p> Clocks<'p> {
         findings
     }
 
-    /// Says that some accesses were left out because there were too many.
+    /// Says that the analysis took too much: `AHBM-V406`, and `AHBM-U290` where that leaves a barrier undecided.
     pub(crate) fn gave_up(&self) -> Option<Diagnostic> {
-        let what = "too many accesses to shared memory; whether the last of them are ordered was not analysed";
-        self.is_over().then(|| Diagnostic::new(codes::ORDER_UNDECIDED, what).hint(ONLY_ORDERS))
-    }
-
-    const fn is_over(&self) -> bool {
-        self.work > 2 * WORK
+        let agents = self.component.iter().filter(|&&component| component != NONE).count();
+        let (code, what) = match self.synchronises {
+            true => {
+                let ranks = self.launches.len();
+                ("AHBM-U290", format!("not decided whether each of {ranks} ranks waits for all others"))
+            }
+            false => (
+                codes::ORDER_UNDECIDED,
+                format!(
+                    "{agents} thread blocks share memory; whether the last of their accesses are ordered was not analysed"
+                ),
+            ),
+        };
+        self.is_over.then(|| Diagnostic::new(code, what).hint(ONLY_ORDERS))
     }
 
     /// The ranks that a barrier does not hold.
@@ -495,51 +528,50 @@ const fn posted(kind: OpKind) -> bool {
     )
 }
 
-impl Counter {
-    fn signal(&mut self, clock: Clock, add: u32) {
-        let known = match self.known.take() {
-            Some(known) => join(&known, &clock),
-            None => clock,
-        };
-        let before = self.value;
-        self.value = self.value.saturating_add(add.into());
-        if before < self.value {
-            for (_, (_, reached)) in self.reached.range_mut(before + 1..=self.value) {
-                *reached = Some(Rc::clone(&known));
-            }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::{Ended, Fence, Order, Schedule, Watch};
+    use ahbm_plan::blocks::{Action, Slot};
+    use ahbm_plan::{Budget, Collective, PlanBuilder, Space, StepSpec};
+    use ahbm_program::{Locus, Origin};
+
+    struct Follow<'p>(Clocks<'p>);
+
+    impl Watch for Follow<'_> {
+        fn done(&mut self, step: &Step) -> Result<(), Diagnostic> {
+            self.0.done(step);
+            Ok(())
         }
-        self.signals.push((self.value, Rc::clone(&known)));
-        self.known = Some(known);
+
+        fn released(&mut self, participants: &[AgentId]) {
+            self.0.meet(participants);
+        }
     }
 
-    fn waited(&mut self, at_least: u64) -> Option<Clock> {
-        let (waits, clock) = self.reached.get_mut(&at_least)?;
-        *waits -= 1;
-        if *waits == 0 { clock.take() } else { clock.clone() }
-    }
-
-    /// The clock a taker knows: of the signals it needed, not of those that happened to have come as well.
-    fn acquired(&mut self, amount: u64) -> Option<Clock> {
-        self.acquired = self.acquired.saturating_add(amount);
-        let at = self.signals.partition_point(|&(value, _)| value < self.acquired);
-        self.signals.get(at).map(|(_, clock)| Rc::clone(clock))
-    }
-}
-
-fn join(a: &Clock, b: &Clock) -> Clock {
-    if Rc::ptr_eq(a, b) {
-        return Rc::clone(a);
-    }
-    spend(a.len() as u64 / 2);
-    // Without an early end, so that the compiler compares several components at once.
-    let (mut a_behind, mut b_behind) = (false, false);
-    for (x, y) in a.iter().zip(b.iter()) {
-        a_behind |= x < y;
-        b_behind |= y < x;
-    }
-    match (a_behind, b_behind) {
-        (false, _) => Rc::clone(a),
-        (true, false) => Rc::clone(b),
-        (true, true) => a.iter().zip(b.iter()).map(|(&a, &b)| a.max(b)).collect(),
+    #[test]
+    fn what_takes_too_much_is_said_to_be_undecided() -> Result<(), Diagnostic> {
+        let at = Origin { file: "pair.py".into(), locus: Locus::Line(1) };
+        let mut plan = PlanBuilder::new("pair", Collective::AllReduce.into(), 2, 1, Budget::default(), at.clone())?;
+        let [input, output] = [Space::Input, Space::Output].map(|space| Slot { space, chunk: 0 });
+        for _ in 0..2 {
+            let block = plan.block(0, None, None, 0, at.clone())?;
+            plan.step(block, &StepSpec::new(Action::Copy, input, output), at.clone())?;
+        }
+        let plan = plan.finish().expect("a plan");
+        let lowered = plan.lower_for_check(2, &Budget::default()).expect("a program");
+        let expected = plan.goal.expectation(&lowered.ranks, 1, 8, &Budget::default())?;
+        let terms = Terms::new(&expected);
+        let subject = Subject::once(&lowered.program);
+        let spots = Spots::contended(subject, terms.memory());
+        for (spent, told) in [(0, None), (WORK + 1, Some(codes::ORDER_UNDECIDED))] {
+            let mut follow = Follow(Clocks::new(subject, None, &spots, &terms).expect("shared memory"));
+            follow.0.work = spent;
+            let mut schedule = Schedule::new(subject, None, Order::of(0, 2, 0), Fence::Rank);
+            assert_eq!(schedule.run(&mut follow)?, Ended::Complete);
+            assert_eq!(follow.0.gave_up().map(|finding| finding.code), told);
+            assert_eq!(follow.0.findings(&expected).len(), usize::from(told.is_none()));
+        }
+        Ok(())
     }
 }

@@ -85,7 +85,11 @@ impl Verdict {
 }
 
 fn launched(plan: &ExecutionPlan, options: &PlanCheck) -> Verdict {
-    let lower = |launch| plan.lower_for_check(LOOP_ITERATIONS, launch, &options.budget);
+    let lower = |launch| {
+        let lowered = plan.lower_for_check(LOOP_ITERATIONS, launch, &options.budget)?;
+        affordable(&lowered, &options.budget).map_err(|finding| vec![finding])?;
+        Ok(lowered)
+    };
     let launch = |launch| verdict(plan.in_turn(launch, lower), plan.goal, plan.chunks, options);
     let first = launch(Launch::ODD);
     let gravest = match plan.double_scratch.then(|| launch(Launch::EVEN)) {
@@ -121,8 +125,7 @@ fn ordered(plan: &ExecutionPlan, options: &PlanCheck) -> Result<(), Vec<Diagnost
 fn verdict(lowered: Result<Lowered, Vec<Diagnostic>>, goal: Goal, chunks: u32, options: &PlanCheck) -> Verdict {
     let expected = lowered.and_then(|lowered| {
         let one = |finding| vec![finding];
-        let cells = lowered.program.buffers.iter().fold(0u64, |n, buffer| n.saturating_add(buffer.bytes / ELEMENT));
-        options.budget.check(Limit::Cells, cells).map_err(one)?;
+        affordable(&lowered, &options.budget).map_err(one)?;
         let whole = u64::from(chunks).saturating_mul(lowered.chunk_bytes / ELEMENT);
         let expectation = goal.expectation(&lowered.ranks, whole, ELEMENT, &options.budget).map_err(one)?;
         Ok((lowered, expectation))
@@ -143,6 +146,12 @@ fn verdict(lowered: Result<Lowered, Vec<Diagnostic>>, goal: Goal, chunks: u32, o
     // One rank that has nothing to do has no agent, and stands on a SIP all the same.
     let sips = program.agents.iter().map(|agent| agent.coord.sip + 1).max().unwrap_or(1);
     verdict.proven(&program, &expectation, || plain_machine(sips))
+}
+
+/// Refuses more elements than the budget.
+fn affordable(lowered: &Lowered, budget: &Budget) -> Result<(), Diagnostic> {
+    let cells = lowered.program.buffers.iter().fold(0u64, |n, buffer| n.saturating_add(buffer.bytes / ELEMENT));
+    budget.check(Limit::Cells, cells)
 }
 
 /// The machine of [`ahbm_plan::Site::abstract_of`]: one cube with one PE per rank, all joined by a switch.
