@@ -197,9 +197,10 @@ def _constants(formula: Formula) -> Iterable[int]:
 
 
 def turns(sides: NDArray[np.int64]) -> list[int]:
-    """The rows before and at which a condition changes its side for the first or the second time, in order."""
-    found: set[int] = set()
+    """The rows before and at which a condition changes its side for the first or the second time, those of the first
+    condition first."""
+    found: dict[int, None] = {}
     for column in sides.T:
-        changes = (np.flatnonzero(column[1:] != column[:-1]) + 1)[:2]
-        found.update(changes.tolist(), (changes - 1).tolist())
-    return sorted(found)
+        for change in (np.flatnonzero(column[1:] != column[:-1]) + 1)[:2].tolist():
+            found |= {change - 1: None, change: None}
+    return list(found)

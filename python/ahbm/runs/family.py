@@ -49,7 +49,7 @@ WITH_ALL_COUNTS = (2, 3, 4, 5)
 """Numbers of ranks at which all of them are tried, beside the machine's own if it is one of `RANKS`; elsewhere some."""
 MOST_COUNT = 1 << 16
 """Up to here, conditions of the kernel choose further counts."""
-EXTRA = 6
+EXTRA = 8
 """Most numbers of ranks, and most counts at one of them, that conditions add."""
 AXES = ("system.sips.w", "system.sips.h", "system.sips.d")
 SIPS = (COUNT, *AXES, "system.sips.topology")
@@ -291,9 +291,8 @@ class Family:
         counts = sorted({1, PRIME, self.asked.request.count})
         ranks = range(2, MOST_RANKS + 1)
         found = [2 + row for row in turns(self._conditions.sides(ranks, counts).reshape(len(ranks), -1))]
-        further = [number for number in found if number not in RANKS]
-        # The first ones, and the last: loops ask the same of every number.
-        return further if len(further) <= EXTRA else [*further[: EXTRA // 2], *further[-(EXTRA // 2) :]]
+        # Those of the first conditions: what a loop asks of every number comes last.
+        return sorted([number for number in found if number not in RANKS][:EXTRA])
 
     # -- sizes and roots
 
@@ -322,7 +321,7 @@ class Family:
         }
         candidates = sorted({*range(1, 129), *(count for count in near if 0 < count <= MOST_COUNT)})
         found = [candidates[row] for row in turns(self._conditions.sides([ranks], candidates)[0])]
-        return [count for count in found if count not in COUNTS][-EXTRA:]
+        return [count for count in found if count not in COUNTS][:EXTRA]
 
     def _roots(self, ranks: int) -> list[int]:
         kind = COLLECTIVES[self.collective]
