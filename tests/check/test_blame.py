@@ -45,7 +45,7 @@ def test_a_helper_stands_behind_the_line_that_calls_it(tmp_path: Path) -> None:
         ("dtype=dtype), op)", "dtype=dtype), 'sum')", "max", "are the sum of all contributions, not their max"),
         ("acc = tl.load(t_ptr, shape=(n,), dtype=dtype)",
          "acc = tl.cast(tl.cast(tl.load(t_ptr, shape=(n,), dtype=dtype), 'f16'), dtype)", "max",
-         "the result is as f16 holds it"),
+         "that line casts to a type narrower than f32, which loses bits"),
         ("acc = tl.load(t_ptr, shape=(n,), dtype=dtype)",
          "acc = tl.maximum(tl.load(t_ptr, shape=(n,), dtype=dtype), 0.0)", "max", "is a value changed on its way"),
     ],

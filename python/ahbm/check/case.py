@@ -148,8 +148,9 @@ class Case:
         return f"rank {ranks[party // tiles]} cube {party % tiles}"
 
 
-Traced = Callable[[Sequence[NDArray[np.intp]]], list[Site]]
-"""From the wrong indices in every party's part of the result to the lines that they go back to."""
+Traced = Callable[[Sequence[NDArray[np.intp]]], tuple[list[Site], str | None]]
+"""From the wrong indices in every party's part of the result to the lines that they go back to, and the reason where one
+of them shows it."""
 
 
 def narrowed(case: Case, seed: int, tracing: Callable[[str, int], Traced] | None = None) -> DataError | None:
@@ -192,8 +193,8 @@ def explain_wrong(
     sites = _differing(case, suspects) if explained else []
     first = suspects[0]
     follow = followed(case, first, wrong)
-    cause = derived(request, inputs, reference, first, results[first], case.name(first))
-    lines = [] if traced is None else traced(wrong)
+    lines, reason = ([], None) if traced is None else traced(wrong)
+    cause = reason or derived(request, inputs, reference, first, results[first], case.name(first))
     hint = f"{cause or 'which send or combine leaves it out or repeats it?'} {follow}"
     more = f" and {len(sites) - SHOWN} more places" if len(sites) > SHOWN else ""
     if not sites:

@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 
 from ahbm.base import codes
 from ahbm.base.elements import COMBINE
-from ahbm.check.case import Case
+from ahbm.check.case import Case, Traced
 from ahbm.check.slices import depends, written
 from ahbm.errors import AhbmError, Finding, Site
 from ahbm.source.module import ModuleAlgorithm
 
 if TYPE_CHECKING:
+    from ahbm.base.request import Request
     from ahbm.runs.history import Origin, Step
     from ahbm.runs.inspection import Inspection
 
@@ -38,21 +39,26 @@ STEPS = 20_000
 """Most steps of an element's history that are compared with what they should be."""
 
 
-def tracing(case: Case, mode: str, seed: int) -> Callable[[Wrong], list[Site]]:
+def tracing(case: Case, mode: str, seed: int) -> Traced:
     """The function that finds the lines behind the wrong elements of a run with the inputs of `mode` and `seed`."""
 
-    def trace(wrong: Wrong) -> list[Site]:
+    def trace(wrong: Wrong) -> tuple[list[Site], str | None]:
         from ahbm.runs.inspection import Inspection
 
         try:
             inspection = Inspection.of(by_calls(case), mode, seed)
             sites: dict[str, Site] = {}
+            reason = None
             for rank, cube, index in _looked_at(case, wrong):
-                for site in _sites(inspection.origin_of(rank, index, cube=cube), inspection, case):
+                origin = inspection.origin_of(rank, index, cube=cube)
+                for site in _sites(origin, inspection, case):
                     sites.setdefault(str(site.origin), site)
-            return list(sites.values())[:SITES]
+                step = None if origin.missing or origin.extra else _deviating(origin, case)
+                if reason is None and step is not None and step.name == "cast":
+                    reason = f"that line casts to a type narrower than {case.request.dtype}, which loses bits"
+            return list(sites.values())[:SITES], reason
         except AhbmError:
-            return []  # A run that is too large to be looked into is wrong all the same.
+            return [], None  # A run that is too large to be looked into is wrong all the same.
 
     return trace
 
@@ -219,24 +225,20 @@ def _deviating(origin: Origin, case: Case) -> Step | None:
     return None
 
 
-def _is_right(value: Any, parts: list[Any], combine: Any, request: Any) -> bool:
+def _is_right(value: Any, parts: list[Any], combine: Any, request: Request) -> bool:
+    """Whether an operation's value is the reduction of these contributions, whose sums are exact."""
     if value is None or not parts or any(part is None for part in parts):
         return True
     if combine is None:
         return bool(value == parts[0])
     element = request.element
-    stored = [element.decode(element.encode(np.array([part]))) for part in parts]
-    total = stored[0].copy()
+    total = element.decode(element.encode(np.array([parts[0]])))
     with np.errstate(all="ignore"):
-        for part in stored[1:]:
-            total = combine(total, part)
-    wanted = [float(total[0])]
-    if request.op == "avg":
-        wanted = [float(total[0]) / count for count in (1, len(parts), request.parties)]
-    if not element.is_float:
-        wrapped = element.decode(element.encode(np.array([total[0]])))
-        wanted = [float(wrapped[0])] if request.op != "avg" else wanted
-    near = [abs(float(value) - want) <= 4 * len(parts) * (element.epsilon if element.is_float else 0) * abs(want)
-            for want in wanted]  # fmt: skip
-    rounded = request.op == "avg" and not element.is_float and any(abs(float(value) - want) < 1 for want in wanted)
-    return any(near) or rounded
+        for part in parts[1:]:
+            total = combine(total, element.decode(element.encode(np.array([part]))))
+        whole = element.decode(element.encode(total))[0]
+    if request.op != "avg":
+        return bool(value == whole.item())
+    # Divided at any step, by as many as have come or by all, and rounded.
+    bound = 4 * element.epsilon * abs(float(total[0])) if element.is_float else 1
+    return any(abs(float(value) - float(total[0]) / count) <= bound for count in (1, len(parts), request.parties))

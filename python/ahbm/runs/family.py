@@ -24,6 +24,7 @@ from ahbm.errors import (
     BudgetError,
     ConfigError,
     Finding,
+    FormatError,
     KernelError,
     LintError,
     TopologyError,
@@ -344,8 +345,8 @@ def _outcome(case: Case, *, checks: Iterable[str], seed: int, data: bool) -> tup
             return "unfit", ()
     except BudgetError:
         return "unfit", ()
-    except ConfigError:
-        return "unsupported", ()  # A root, or a network, that there is not.
+    except (ConfigError, FormatError):
+        return "unsupported", ()  # A root or a network that there is not, or a size that a plan does not split.
     except tuple(CLASSES):
         pass  # The verdict says it.
     return judged(case, checks=checks, seed=seed, data=data, narrow=False)
