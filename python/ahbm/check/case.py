@@ -149,8 +149,8 @@ class Case:
 
 
 Traced = Callable[[Sequence[NDArray[np.intp]]], tuple[list[Site], str | None]]
-"""From the wrong indices in every party's part of the result to the lines that they go back to, and the reason where one
-of them shows it."""
+"""From the wrong indices in every party's part of the result to the lines that they go back to, and the reason where
+one of them shows it."""
 
 
 def narrowed(case: Case, seed: int, tracing: Callable[[str, int], Traced] | None = None) -> DataError | None:
