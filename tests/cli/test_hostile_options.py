@@ -130,7 +130,7 @@ def test_every_option(command: str, here: Path) -> None:
                 break
             code, told = called(arguments)
             if not isinstance(code, int) or code == 1 or "Traceback" in told:
-                wrong.append(f"{command} {parameter.opts[-1]} {value[:30]!r}: {code!r} {told}"[:300])
+                wrong.append(ascii(f"{command} {parameter.opts[-1]} {value[:30]}: {code!r} {told}"[-500:]))
     assert not wrong, "\n".join(wrong)
 
 
