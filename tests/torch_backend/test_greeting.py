@@ -246,7 +246,7 @@ def test_the_sockets_of_other_systems(system: str, monkeypatch: pytest.MonkeyPat
     if system == "without abstract names":
         monkeypatch.setattr(listener, "LINUX", False)
     else:
-        monkeypatch.setattr(listener, "UNIX", False)
+        monkeypatch.setattr(listener, "UNIX", None)
     door = Host(SMALL, 2, TIMEOUT_S)
     if isinstance(door.address, str):
         folder = Path(door.address).parent

@@ -23,7 +23,8 @@ from typing import Any
 from ahbm.errors import DistributedError
 
 LOOPBACK = "127.0.0.1"
-UNIX = hasattr(socket, "AF_UNIX")
+UNIX: int | None = getattr(socket, "AF_UNIX", None)
+"""The family of Unix sockets; None on a system without."""
 LINUX = sys.platform.startswith("linux")
 LONGEST = 100
 """Bytes of a path that a socket may have on every system."""
@@ -67,11 +68,11 @@ class Listener:
     def __init__(self, backlog: int) -> None:
         self._folder: str | None = None
         self.address: Address
-        if not UNIX:
+        if UNIX is None:
             self._socket = socket.create_server((LOOPBACK, 0), backlog=backlog)
             self.address = int(self._socket.getsockname()[1])
             return
-        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket = socket.socket(UNIX)
         if LINUX:
             self.address = f"@ahbm-{secrets.token_hex(16)}"
         else:
@@ -99,8 +100,10 @@ def connect(address: Address, timeout_s: float) -> tuple[socket.socket, Peer]:
     """A connection to the listener at an address, and who answers. Raises OSError."""
     if isinstance(address, int):
         link = socket.create_connection((LOOPBACK, address), timeout_s)
+    elif UNIX is None:
+        raise OSError(f"there are no Unix sockets here to reach {address} by")
     else:
-        link = socket.socket(socket.AF_UNIX)
+        link = socket.socket(UNIX)
         try:
             _try(link, _native(address), time.monotonic() + timeout_s)
         except OSError:
@@ -124,7 +127,7 @@ def _try(link: socket.socket, address: Any, until: float) -> None:
 
 def peer(link: socket.socket) -> Peer:
     """Who is at the other end of a connection."""
-    if not UNIX or link.family != socket.AF_UNIX:
+    if UNIX is None or link.family != UNIX:
         return Peer(None, None)
     if hasattr(socket, "SO_PEERCRED"):
         pid, uid, _ = _UCRED.unpack(link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
