@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +26,27 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
             # A shell ignores SIGINT for what it starts in the background, and the tests of Ctrl-C would wait for ever.
             signal.signal(signal.SIGINT, signal.default_int_handler)
         yield
+
+
+def _sendable(text: str) -> str:
+    """Text that crosses to the process that collects the results: UTF-8 has no lone surrogates."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_warning_recorded(warning_message: warnings.WarningMessage) -> None:
+    """A warning about a hostile text is shown, instead of ending the run."""
+    text = str(warning_message.message)
+    if _sendable(text) != text:
+        warning_message.message = UserWarning(_sendable(text))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """A failure with a hostile text is shown, instead of ending the run."""
+    report.sections = [(name, _sendable(text)) for name, text in report.sections]
+    if report.failed and _sendable(report.longreprtext) != report.longreprtext:
+        report.longrepr = _sendable(report.longreprtext)
 
 
 @pytest.fixture

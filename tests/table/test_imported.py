@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,14 @@ def write(**files: str) -> None:
     forget_files_read()
     module._source.cache_clear()
     sys.modules.pop("helper", None)
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays() -> Iterator[None]:
+    """Other tests have modules of these names, too."""
+    yield
+    for name in ("helper", "deeper", "mine"):
+        sys.modules.pop(name, None)
 
 
 @pytest.mark.parametrize(
