@@ -158,6 +158,14 @@ def test_packaged_algorithms_are_right_wherever_they_are_tried() -> None:
             assert checked.verdict == "correct", str(checked)
 
 
+@pytest.mark.parametrize("machine", ["npu_ring_8", "dgx_h100", "npu_torus_4x4", "npu_mesh_4x4", "mi300x_2_nodes"])
+def test_the_kernels_to_begin_with_are_right_everywhere(machine: str, here: Path) -> None:
+    assert CliRunner().invoke(app, ["new", "fresh"]).exit_code == 0
+    for kernel in (Path(__file__).parents[2] / "algorithms/my_allreduce.py", here / "algorithms/fresh.py"):
+        checked = check_kernel(str(kernel), topology=machine)
+        assert checked.verdict == "correct", str(checked)
+
+
 NUMBERS = st.integers(-40, 40)
 
 
