@@ -185,10 +185,11 @@ class Family:
         names = parse(checks)
         names -= {"divergence"} if IDENTICAL not in names else set()
         for place, case in self._tries():
-            outcome, found = _outcome(case, checks=names, seed=seed, data=data)
+            outcome = _outcome(case, checks=names, seed=seed, data=data)
             if outcome != "unsupported":
                 outcomes.append((place, outcome))
-                findings.setdefault(outcome, found)
+            if outcome in _FAILURES and outcome not in findings:
+                findings[outcome] = judged(case, checks=names, seed=seed, data=data)[1]
         tried = Tried(tuple(outcomes))
         failed = [found for failure in reversed(_FAILURES) for found in findings.get(failure, ())]
         return replace(tried, findings=tuple(failed))
@@ -332,21 +333,21 @@ class Family:
         return list(dict.fromkeys((own, ranks - 1, 1)))
 
 
-def _outcome(case: Case, *, checks: Iterable[str], seed: int, data: bool) -> tuple[str, tuple[Finding, ...]]:
-    """The verdict, `refused` or `unfit`, and what was found."""
+def _outcome(case: Case, *, checks: Iterable[str], seed: int, data: bool) -> str:
+    """The verdict, `refused` or `unfit`."""
     try:
         case.compiled()
     except KernelError as error:
         # A tile without elements is none of the kernel's results: it stops before it computes anything.
         if isinstance(error.__cause__, ValueError | AssertionError) or error.code == NO_SHAPE:
-            return "refused", ()
+            return "refused"
     except LintError as error:
         if error.code in UNFIT:
-            return "unfit", ()
+            return "unfit"
     except BudgetError:
-        return "unfit", ()
+        return "unfit"
     except (ConfigError, FormatError):
-        return "unsupported", ()  # A root or a network that there is not, or a size that a plan does not split.
+        return "unsupported"  # A root or a network that there is not, or a size that a plan does not split.
     except tuple(CLASSES):
         pass  # The verdict says it.
-    return judged(case, checks=checks, seed=seed, data=data, narrow=False)
+    return judged(case, checks=checks, seed=seed, data=data, quick=True)[0]

@@ -43,14 +43,14 @@ def verdict_of(error: AhbmError) -> str:
 
 
 def judged(
-    case: Case, *, checks: str | Iterable[str], seed: int, data: bool, narrow: bool = True
+    case: Case, *, checks: str | Iterable[str], seed: int, data: bool, quick: bool = False
 ) -> tuple[str, tuple[Finding, ...]]:
-    """The verdict on a case and what was found. narrow: also look for types that are too narrow.
+    """The verdict on a case and what was found. quick: neither types that are too narrow nor lines are looked for.
 
     Raises ConfigError for unknown checks, and nothing of `CLASSES`.
     """
     try:
-        _, _, _, findings = verify(case, data=data, seed=seed, mode="integers", check=checks, narrow=narrow)
+        _, _, _, findings = verify(case, data=data, seed=seed, mode="integers", check=checks, quick=quick)
     except tuple(CLASSES) as error:
         return verdict_of(error), error.findings
     return "undecided" if any(finding.code in UNDECIDED for finding in findings) else "correct", findings
