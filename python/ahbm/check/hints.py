@@ -76,7 +76,7 @@ def _by_other(request: Request, given: Sequence[NDArray[Any]], party: int, resul
 
 
 def _factor(got: NDArray[np.float64], want: NDArray[np.float64], wrong: NDArray[np.intp]) -> Fraction | None:
-    """The simple factor, other than 1, between all wrong elements and the right ones; of one element it says nothing."""
+    """The simple factor, other than 1, between the wrong elements, two or more, and the right ones."""
     have, need = got[wrong], want[wrong]
     counts = np.isfinite(have) & np.isfinite(need) & (need != 0)
     if counts.sum() < 2 or np.any(have[~counts & (need == 0)] != 0):
