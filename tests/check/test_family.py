@@ -121,6 +121,8 @@ def test_what_is_given_does_not_vary(tmp_path: Path) -> None:
     assert places == [(4, 4096), (4, 64), (8, 4096), (8, 64)]
     done = CliRunner().invoke(app, [*arguments, "--ranks", "4", "-b", "4K,60"])
     assert done.exit_code == 8 and json.loads(done.stdout)["tried"]["places"][1]["verdict"] == "wrong"
+    done = CliRunner().invoke(app, ["check", "-a", path, "-t", "npu_hypercube_16", "--ranks", "4,7", "-d", "i32"])
+    assert "AHBM-T008" in str(done.exception), "what was asked for is not left out"
     sized = check_kernel(path, None, "npu_ring_8", bytes_per_rank=4096, dtype="i32")
     assert sized.verdict == "correct" and sized.tried is not None
     assert {place.bytes for place in sized.tried.having("correct")} == {4096}

@@ -23,7 +23,6 @@ from ahbm.source.module import ModuleAlgorithm
 if TYPE_CHECKING:
     from ahbm.base.request import Request
     from ahbm.runs.history import Origin, Step
-    from ahbm.runs.inspection import Inspection
 
 Wrong = Sequence[NDArray[np.intp]]
 """By party, the indices in its part of the result that are wrong."""
@@ -51,9 +50,9 @@ def tracing(case: Case, mode: str, seed: int) -> Traced:
             reason = None
             for rank, cube, index in _looked_at(case, wrong):
                 origin = inspection.origin_of(rank, index, cube=cube)
-                for site in _sites(origin, inspection, case):
-                    sites.setdefault(str(site.origin), site)
                 step = None if origin.missing or origin.extra else _deviating(origin, case)
+                for site in _sites(origin, step, case):
+                    sites.setdefault(str(site.origin), site)
                 if reason is None and step is not None and step.name == "cast":
                     reason = f"that line casts to a type narrower than {case.request.dtype}, which loses bits"
             return list(sites.values())[:SITES], reason
@@ -121,8 +120,8 @@ def _looked_at(case: Case, wrong: Wrong) -> Iterator[tuple[int, int, int]]:
         yield party // case.request.tiles, party % case.request.tiles, index
 
 
-def _sites(origin: Origin, inspection: Inspection, case: Case) -> Iterator[Site]:
-    """The lines of one wrong element, the most likely first."""
+def _sites(origin: Origin, deviating: Step | None, case: Case) -> Iterator[Site]:
+    """The lines of one wrong element, the most likely first. deviating: as `_deviating` finds it."""
     name = f"element {origin.index} of rank {origin.rank}"
     steps = [step for step in origin.steps if step.agent >= 0]
     written_by = [origin.steps[root] for root in origin.roots if origin.steps[root].agent >= 0]
@@ -133,7 +132,7 @@ def _sites(origin: Origin, inspection: Inspection, case: Case) -> Iterator[Site]
         if any(origin.steps[link].contribution == extra for link in step.links)
     ]
     if not written_by:
-        yield from _unwritten(origin, inspection, case)
+        yield from _unwritten(origin, case)
     missing_ranks = {one.rank for one in origin.missing}
     writes = [Site(f"{name} is written here: {step.what}", step.origin) for step in written_by]
     takes = [Site(f"{extra} is taken for it here: {step.what}", step.origin) for step, extra in taken]
@@ -149,12 +148,12 @@ def _sites(origin: Origin, inspection: Inspection, case: Case) -> Iterator[Site]
     elif origin.missing:
         yield from (*losses, *writes)
     else:
-        if step := _deviating(origin, case):
-            yield Site(f"{name} is as it should be until here: {step.what}", step.origin)
+        if deviating is not None:
+            yield Site(f"{name} is as it should be until here: {deviating.what}", deviating.origin)
         yield from writes
 
 
-def _unwritten(origin: Origin, inspection: Inspection, case: Case) -> Iterator[Site]:
+def _unwritten(origin: Origin, case: Case) -> Iterator[Site]:
     """The lines at which a kernel ends early, or writes, where an element is as it was before the call."""
     module, program = _module(case), case.compiled().program
     if module is None or program is None:

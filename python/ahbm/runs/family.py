@@ -135,6 +135,7 @@ _WORDS = {
     "undecided": "undecided for",
     "refused": "the kernel refuses",
     "unfit": "the machine's slots or memories are too small for",
+    "unsupported": "not supported for",
 }
 
 
@@ -186,7 +187,8 @@ class Family:
         names -= {"divergence"} if IDENTICAL not in names else set()
         for place, case in self._tries():
             outcome = _outcome(case, checks=names, seed=seed, data=data)
-            if outcome != "unsupported":
+            # What nobody asked for and is not there is no news.
+            if outcome != "unsupported" or self.ranks or self.sizes:
                 outcomes.append((place, outcome))
             if outcome in _FAILURES and outcome not in findings:
                 findings[outcome] = judged(case, checks=names, seed=seed, data=data)[1]
@@ -204,6 +206,8 @@ class Family:
                 try:
                     case = prepare(self.collective, self.algorithm, emulator=emulator, **arguments)
                 except (ConfigError, UnsupportedError):
+                    if self.sizes or self.ranks:
+                        raise
                     continue
                 request = case.request
                 place = replace(place, count=request.count, bytes=request.nbytes)
@@ -225,9 +229,9 @@ class Family:
         own = self.asked.request.world_size
         if self.ranks or self._module is None or self._is_fixed:
             for ranks in self.ranks or (own,):
-                emulator = self.asked.emulator if ranks == own else self._emulator(self._network, ranks)
-                if emulator is not None:
-                    yield self._network, ranks, emulator
+                # What was asked for is tried, or refused with the machine's reason.
+                emulator = self.asked.emulator if ranks == own else self._load(self._network, ranks)
+                yield self._network, ranks, emulator
             return
         emulators: dict[tuple[str, int], Emulator] = {(self._network, own): self.asked.emulator}
         for network in self._networks:
@@ -254,16 +258,19 @@ class Family:
         kinds = self._module.kinds if self._module is not None else None
         return [self._network, *(name for name in kinds or () if name != self._network)]
 
+    def _load(self, network: str, ranks: int) -> Emulator:
+        """The machine with another network or number of ranks. Raises as `Emulator.load`."""
+        named = {} if network == self._network else {"system.sips.topology": network}
+        topology = None if self.topology is None else str(self.topology)
+        return Emulator.load(self.topology, self.ccl, with_ranks(ranks, topology, {**self.overrides, **named}))
+
     def _emulator(self, network: str, ranks: int) -> Emulator | None:
-        """The machine with another network or number of ranks; None where it cannot have them."""
+        """The same; None where it cannot be, and for a grid that is a row, which has no second direction."""
+        shape = resized(network, ranks)
+        if any(shape.get(axis) == 1 for axis in AXES):
+            return None
         try:
-            named = {} if network == self._network else {"system.sips.topology": network}
-            topology = self.topology if isinstance(self.topology, str) or self.topology is None else str(self.topology)
-            overrides = with_ranks(ranks, topology, {**self.overrides, **named})
-            shape = resized(network, ranks)
-            if any(shape.get(axis) == 1 for axis in AXES):
-                return None  # A grid that is a row has no second direction.
-            return Emulator.load(self.topology, self.ccl, overrides)
+            return self._load(network, ranks)
         except (ConfigError, TopologyError, UnsupportedError):
             return None
 
@@ -277,12 +284,11 @@ class Family:
         """Captures the kernel at the first and the last of some places, and notes what it compares."""
         if self._module is None:
             return
-        for ranks, emulator in dict([*places[:1], *places[-1:]]).items():
+        for emulator in dict([*places[:1], *places[-1:]]).values():
             recording = self._conditions.recording(self._module)
             try:
                 sized = {} if not self.sizes else {"bytes_per_rank": self.sizes[0]}
                 case = prepare(self.collective, recording, emulator=emulator, **{**self.arguments, **sized})  # type: ignore[arg-type]
-                assert case.request.world_size == ranks
                 case.compiled()
             except AhbmError:
                 continue  # What it compared before it failed is known.
