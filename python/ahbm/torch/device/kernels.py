@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ahbm.torch.device import marks, world
+from ahbm.torch.device import marks, sizes, uniform, values, world
 from ahbm.torch.device.meter import Meter, counting
 
 _PLAIN = {torch.Tensor, torch.nn.Parameter, FakeTensor}
@@ -39,6 +39,8 @@ _OVERWRITING = {
     "_foreach_copy_",
 }
 """Operations in place that do not read what they write."""
+_ON_HOST = {"_pack_padded_sequence"}
+"""Operations of the device whose results but the first lie on the host."""
 _MOVING = {"_to_copy", "copy_", "_foreach_copy_", "_local_scalar_dense"}
 """Operations that may go from the host to the device or back."""
 CALLS = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "symm_mem")
@@ -98,30 +100,30 @@ class Kernels(TorchDispatchMode):
                 kwargs = {**kwargs, "device": torch.device("cpu")}
                 index = asked
         given = tensors(args) if not kwargs else tensors((args, kwargs))
-        if known.asks and self.fake is not None and any(type(x) is FakeTensor for x in given):
-            self.meter.synchronize()
-            return world.value(func, given[0])
-        before = None
+        before, hollow = None, False
         for x in given:
             found = marks.where(x)
             if found is not None and (before is None or x.dim()):
                 before = found
+            hollow = hollow or type(x) is FakeTensor
+        if known.asks and hollow:
+            self.meter.synchronize()
+            return values.ask(func, args, given)
         if known.moves and known.overwrites and before is not None:  # what is written stays where it is
             index = marks.where(given[0])
             index = -1 if index is None else index
-        if self.fake is None or known.is_call:
+        if self.fake is None or values.real.on:
             out = func(*args, **kwargs)
+        elif known.is_call:
+            out = func(*args, **kwargs)
+            uniform.called(known.name, args, out)
         elif (
-            (index is not None and index >= 0)
+            hollow
+            or (index is not None and index >= 0)
             or before is not None
             or (not given and str(kwargs.get("device")) != "meta" and world.is_large(args, kwargs.get("dtype")))
         ):
-            marks.honest[0] = True  # torch's fake kernels make tensors where they find others
-            try:
-                with self.fake:
-                    out = func(*args, **kwargs)
-            finally:
-                marks.honest[0] = False
+            out = values.run(self.fake, known, func, args, kwargs, given)
         else:
             out = func(*args, **kwargs)
         if index is None:
@@ -134,7 +136,7 @@ class Kernels(TorchDispatchMode):
             if type(out) in _PLAIN:
                 marks.put(out, index)
             else:
-                for x in tensors((out,)):
+                for x in tensors((out[:1] if known.name in _ON_HOST else out,)):
                     marks.put(x, index)
         if not known.is_quiet:
             copied = _copied(known, index, out, given) if known.moves else None
@@ -184,6 +186,8 @@ class Kind:
         self.outs = tuple(a.name for a in schema.arguments if a.kwarg_only and a.alias_info and a.alias_info.is_write)
         """Operands by name that are written without being read."""
         self.moves = name in _MOVING
+        self.sizes_depend = name in sizes.RULES
+        """Whether the result may have a size that depends on data."""
         has, key = torch._C._dispatch_has_kernel_for_dispatch_key, torch._C.DispatchKey
         self.decomposes = (
             # Else its parts are what a device sees; but what CPU has a kernel for keeps its rounding.

@@ -62,11 +62,17 @@ def initialize() -> Any:
 
 
 def fake_mode() -> Any:
-    """The mode in which tensors have no data; None where they have. Where a script asks for a value, it gets 1 (and of
-    truth values False)."""
+    """The mode in which tensors have no data; None where they have. See `values` and `sizes` for what is known of it
+    after all, and what is invented."""
     if not os.environ.get(FAKE):
         return None
     from torch._subclasses.fake_tensor import FakeTensorMode
+
+    from ahbm.torch.device import files, sizes, values
+
+    sizes.skew()
+    values.install()
+    files.install()
 
     swaps = torch.utils.swap_tensors
 
@@ -93,9 +99,3 @@ def is_large(args: Any, dtype: torch.dtype | None) -> bool:
         return False
     return (dtype or torch.get_default_dtype()).is_floating_point or math.prod(size) >= LARGE
 
-
-def value(func: Any, x: torch.Tensor) -> Any:
-    """What a script is told of a tensor without data."""
-    if x.dtype is torch.bool or func in (torch.ops.aten.is_nonzero.default, torch.ops.aten.equal.default):
-        return False
-    return 1.0 if x.dtype.is_floating_point else 1

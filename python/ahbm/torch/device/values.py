@@ -1,0 +1,303 @@
+"""Data beside tensors that have none (`--fake`): what steers a script is computed, and only the rest is invented.
+
+A tensor without data may have its data beside it: a storage of the host that the tensor's own storage knows, so that
+views share it and what writes the one writes the other. Small tensors of numbers and tensors of integers that are made
+of nothing, or of tensors with data, have data; everything that comes from a model has none. `sizes` invents what a
+script then asks for.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from ahbm.torch.device import marks
+
+_DATA = "_ahbm_data"
+INTEGERS, NUMBERS = 1 << 22, 1 << 18
+"""Elements up to which tensors of integers, and of numbers, have data that is computed from other data."""
+MADE_INTEGERS, MADE_NUMBERS = 1 << 20, 1 << 12
+"""The same of those that are made of nothing."""
+_empty: Any = torch.ops.aten.empty_strided.default
+
+
+class _Real(threading.local):
+    on = False
+
+
+real = _Real()
+"""`on`: what the calling thread makes has data, wherever it is said to be."""
+
+
+def hollow(x: Any) -> bool:
+    """Whether a tensor has no data of its own."""
+    return isinstance(x, FakeTensor)
+
+
+def is_known(x: Any) -> bool:
+    """Whether a tensor has data, its own or beside it, of a size that is computed with."""
+    if not isinstance(x, FakeTensor):
+        return True
+    held = marks.storage(x)
+    return held is not None and _DATA in held.__dict__ and x.numel() <= _limit(x.dtype)
+
+
+def data(x: Any) -> torch.Tensor | None:
+    """The data of a tensor, as a tensor that shares it; None where there is none."""
+    if not isinstance(x, FakeTensor):
+        return x.detach() if isinstance(x, torch.Tensor) else None
+    held = marks.storage(x)
+    beside = None if held is None else held.__dict__.get(_DATA)
+    if beside is None:
+        return None
+    with torch._C._DisableTorchDispatch(), torch.no_grad():
+        seen: torch.Tensor = torch._C.TensorBase.set_(
+            _nothing[x.dtype], beside, x.storage_offset(), tuple(x.shape), x.stride()
+        )
+    return seen
+
+
+class _Nothing(dict[torch.dtype, Any]):
+    """A new empty tensor of a type."""
+
+    def __getitem__(self, dtype: torch.dtype) -> Any:
+        """Made outside of all modes."""
+        return torch._C._VariableFunctions.empty(0, dtype=dtype, device="cpu")
+
+
+_nothing = _Nothing()
+
+
+def attach(x: Any, found: torch.Tensor) -> None:
+    """Gives a tensor without data that of another one of its size, which may become its own."""
+    held = marks.storage(x)
+    if held is None or not isinstance(x, FakeTensor):
+        return
+    with torch._C._DisableTorchDispatch(), torch.no_grad():
+        if _DATA in held.__dict__:
+            into = data(x)
+            if into is not None:
+                into.copy_(found)
+            return
+        alike = found.stride() == x.stride() and found.storage_offset() == x.storage_offset()
+        if not alike or found.dtype is not x.dtype or marks.bare(found.untyped_storage()).type != "cpu":
+            like = torch._C._VariableFunctions.empty_strided(tuple(x.shape), x.stride(), dtype=x.dtype, device="cpu")
+            if x.storage_offset():
+                return
+            found = like.copy_(found)
+        held.__dict__[_DATA] = found.untyped_storage()
+
+
+def attach_storage(held: Any, beside: Any) -> None:
+    """Gives a storage without data that of the host's."""
+    held.__dict__[_DATA] = beside
+
+
+def beside(held: Any) -> Any:
+    """The data of a storage; None where there is none."""
+    return held.__dict__.get(_DATA)
+
+
+def drop(x: Any) -> None:
+    """What a tensor holds is no longer known."""
+    held = marks.storage(x)
+    if held is not None:
+        held.__dict__.pop(_DATA, None)
+
+
+def hollowed(mode: Any, found: torch.Tensor) -> Any:
+    """A tensor of a size, whose data is beside it. Shares nothing with other tensors."""
+    marks.honest[0] = True
+    try:
+        with mode:
+            out = _empty(tuple(found.shape), found.stride(), dtype=found.dtype, device=torch.device("cpu"))
+    finally:
+        marks.honest[0] = False
+    attach(out, found)
+    return out
+
+
+def run(mode: Any, kind: Any, func: Any, args: Any, kwargs: Any, given: list[torch.Tensor]) -> Any:
+    """An operation of tensors of which some may have no data, with its data where that is known."""
+    from ahbm.torch.device import sizes
+
+    known, beside = True, False
+    for x in given:
+        if isinstance(x, FakeTensor):
+            if is_known(x):
+                beside = True
+            else:
+                known = False
+                if not kind.writes_operands:
+                    break
+    if kind.sizes_depend:
+        found = sizes.run(mode, kind, func, args, kwargs)
+        if found is not NotImplemented:
+            return found
+    marks.honest[0] = True  # torch's fake kernels make tensors where they find others
+    try:
+        with mode:
+            out = func(*args, **kwargs)
+    except sizes.UNKNOWN:
+        marks.honest[0] = False
+        return sizes.by_example(mode, func, args, kwargs)
+    finally:
+        marks.honest[0] = False
+    if kind.is_view:
+        for x in given:
+            if not isinstance(x, FakeTensor) and isinstance(out, FakeTensor) and out.shape == x.shape:
+                attach(out, x.detach())
+        return out
+    if known or (kind.overwrites and _covers(kind, args, given)):
+        _compute(func, args, kwargs, given, out, made=not given, beside=beside, writes=kind.writes_operands)
+        return out
+    if kind.writes_operands and beside:
+        sizes.write(kind, func, args, given)
+    if kind.name in sizes.CHOICES and sizes.choose(kind.name, args, kwargs, out):
+        return out
+    if given and not given[0].dtype.is_floating_point and not kind.writes_operands and _countable(given, out):
+        for x in given:
+            if not is_known(x):
+                sizes.invent(x)
+        _compute(func, args, kwargs, given, out, made=False, beside=True, writes=False)
+    return out
+
+
+def _covers(kind: Any, args: Any, given: list[torch.Tensor]) -> bool:
+    """Whether an operation that overwrites writes the whole of what has no data, from what has."""
+    if kind.name.startswith("_foreach"):
+        return False
+    target = given[0]
+    if not all(is_known(x) for x in given[1:]):
+        return False
+    if is_known(target):
+        return True
+    held = marks.storage(target)
+    whole = held is not None and target.numel() * target.element_size() == held.nbytes()
+    if not whole or target.numel() > (_limit(target.dtype) if len(given) > 1 else _made(target.dtype)):
+        return False
+    attach(target, torch._C._VariableFunctions.empty_strided(tuple(target.shape), target.stride(), dtype=target.dtype))
+    return True
+
+
+def _countable(given: list[torch.Tensor], out: Any) -> bool:
+    """Whether an operation is one of integers and truth values alone, and small enough to be done."""
+    outs = out if isinstance(out, tuple | list) else (out,)
+    return all(not x.dtype.is_floating_point and x.numel() <= _limit(x.dtype) for x in given) and all(
+        isinstance(x, torch.Tensor) and x.numel() <= _limit(x.dtype) for x in outs
+    )
+
+
+def _limit(dtype: torch.dtype) -> int:
+    return NUMBERS if dtype.is_floating_point or dtype.is_complex else INTEGERS
+
+
+def _made(dtype: torch.dtype) -> int:
+    return MADE_NUMBERS if dtype.is_floating_point or dtype.is_complex else MADE_INTEGERS
+
+
+def with_data(arg: Any) -> Any:
+    """Arguments with the data of their tensors in their place."""
+    if isinstance(arg, torch.Tensor):
+        return data(arg)
+    if type(arg) in (list, tuple):
+        return type(arg)(with_data(one) for one in arg)
+    return arg
+
+
+def _compute(func: Any, args: Any, kwargs: Any, given: Any, out: Any, *, made: bool, beside: bool, writes: bool) -> None:
+    """Does an operation whose operands have data, and gives its results theirs."""
+    outs = [x for x in (out if isinstance(out, tuple | list) else (out,)) if isinstance(x, FakeTensor)]
+    limit = _made if made else _limit
+    small = all(x.numel() <= limit(x.dtype) and x.layout is torch.strided for x in outs)
+    if small and (outs or writes):
+        try:
+            found = func(*with_data(args), **{key: with_data(arg) for key, arg in kwargs.items()})
+        except (RuntimeError, NotImplementedError, IndexError, TypeError):
+            small = False  # of values that were invented, or of a kernel that the host lacks
+        else:
+            reals = [x for x in (found if isinstance(found, tuple | list) else (found,)) if isinstance(x, torch.Tensor)]
+            mine = {id(x) for x in given}
+            for x, one in zip(outs, reals, strict=False):
+                if id(x) not in mine and x.shape == one.shape:
+                    attach(x, one)
+    if not small and writes and beside:
+        for x in given:
+            drop(x)
+
+
+def ask(func: Any, args: Any, given: list[torch.Tensor]) -> Any:
+    """The value that a script asks for: that of data that is known, else an invented one."""
+    from ahbm.torch.device import sizes
+
+    if all(data(x) is not None for x in given):
+        return func(*with_data(args))
+    return sizes.value(func, given[0])
+
+
+def shown(x: Any) -> torch.Tensor:
+    """A tensor of the host with the data of another, invented where there is none."""
+    from ahbm.torch.device import sizes
+
+    found = data(x)
+    return found if found is not None else sizes.told(x)
+
+
+def _read(x: Any) -> torch.Tensor:
+    """What a script reads of a tensor, whole: where that is on a device it says so, and is waited for."""
+    from ahbm.torch.device.meter import meter
+
+    seen = shown(x)
+    index = marks.where(x)
+    if index is not None:
+        meter.copy("_to_copy", x.nbytes)
+        meter.synchronize()
+    return seen
+
+
+def _numpy(x: Any, *, force: bool = False) -> Any:
+    index = marks.where(x)
+    if x.requires_grad and not force:
+        raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+    if index is not None and not force:
+        raise TypeError(
+            f"can't convert {x.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory "
+            "first."
+        )
+    with torch._C._DisableTorchDispatch():
+        return _read(x).numpy()
+
+
+def _repr(x: Any, *, tensor_contents: Any = None) -> str:
+    found = data(x)
+    where = "" if (index := marks.where(x)) is None else f", device='{marks.KIND}:{index}'"
+    if found is not None and found.numel() <= NUMBERS:
+        with torch._C._DisableTorchDispatch():
+            text = repr(found)
+        body, kind, dtype = text.rpartition(", dtype=")
+        return f"{body}{where}{kind}{dtype}" if kind else f"{text[:-1]}{where})"
+    grad = ", requires_grad=True" if x.requires_grad else ""
+    return f"tensor(<no data>{where}, size={tuple(x.shape)}, dtype={x.dtype}{grad})"
+
+
+def _format(x: Any, spec: str) -> str:
+    return format(x.item(), spec) if x.dim() == 0 and spec else str(x)
+
+
+def install() -> None:
+    """Has tensors without data answer scripts that read them."""
+    fake: Any = FakeTensor
+    fake.__repr__ = fake.__str__ = _repr
+    fake.__format__ = _format
+    fake.numpy = _numpy
+    fake.tolist = lambda x: _read(x).tolist()
+    fake.__array__ = lambda x, dtype=None, copy=None: _array(x, dtype)
+
+
+def _array(x: Any, dtype: Any) -> Any:
+    made = _numpy(x)
+    return made if dtype is None else made.astype(np.dtype(dtype), copy=False)
