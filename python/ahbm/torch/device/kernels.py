@@ -108,7 +108,7 @@ class Kernels(TorchDispatchMode):
             hollow = hollow or type(x) is FakeTensor
         if known.asks and hollow:
             self.meter.synchronize()
-            return values.ask(func, args, given)
+            return world.ask(func, args, given)
         if known.moves and known.overwrites and before is not None:  # what is written stays where it is
             index = marks.where(given[0])
             index = -1 if index is None else index
@@ -123,7 +123,7 @@ class Kernels(TorchDispatchMode):
             or before is not None
             or (not given and str(kwargs.get("device")) != "meta" and world.is_large(args, kwargs.get("dtype")))
         ):
-            out = values.run(self.fake, known, func, args, kwargs, given)
+            out = world.run(self.fake, known, func, args, kwargs, given)
         else:
             out = func(*args, **kwargs)
         if index is None:
@@ -179,7 +179,7 @@ class Kind:
         self.is_call = schema.name.partition("::")[0] in CALLS
         self.is_quiet = self.is_view or name in _QUIET or self.is_call or schema.name.startswith("prim::")
         self.synchronizes = name in _SYNCHRONIZING
-        self.asks = name in ("_local_scalar_dense", "item", "equal", "is_nonzero")
+        self.asks = name in ("_local_scalar_dense", "item", "equal", "is_nonzero", "allclose")
         self.counts = counting(func._overloadpacket)
         self.overwrites = int(written and name in _OVERWRITING)
         """How many operands are written without being read."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 KIND = "cuda"
@@ -19,7 +20,7 @@ on_host: Any = _BASE.is_cpu.__get__
 _is_meta: Any = _BASE.is_meta.__get__
 _storage_of: Any = _BASE.untyped_storage
 _MARK = "_ahbm_device"
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_PLAIN = (torch.Tensor, torch.nn.Parameter, FakeTensor)
 
 
 class Memory:
@@ -89,7 +90,9 @@ def where(x: Any) -> int | None:
         if x.layout is not torch.strided:
             return getattr(x, _MARK, None) if x.layout is not torch.jagged else None
     held = storage(x)
-    mark = None if held is None else held.__dict__.get(_MARK)
+    if held is None:
+        return getattr(x, _MARK, None)
+    mark = held.__dict__.get(_MARK)
     if mark is None or (type(x) is torch.Tensor and _is_meta(x)):  # a look that a fake tensor's kernels take
         return None
     found: int = mark.index

@@ -43,7 +43,7 @@ def is_known(x: Any) -> bool:
     if not isinstance(x, FakeTensor):
         return True
     held = marks.storage(x)
-    return held is not None and _DATA in held.__dict__ and x.numel() <= _limit(x.dtype)
+    return held is not None and _DATA in held.__dict__ and x.numel() <= limit(x.dtype)
 
 
 def data(x: Any) -> torch.Tensor | None:
@@ -121,82 +121,11 @@ def hollowed(mode: Any, found: torch.Tensor) -> Any:
     return out
 
 
-def run(mode: Any, kind: Any, func: Any, args: Any, kwargs: Any, given: list[torch.Tensor]) -> Any:
-    """An operation of tensors of which some may have no data, with its data where that is known."""
-    from ahbm.torch.device import sizes
-
-    known, beside = True, False
-    for x in given:
-        if isinstance(x, FakeTensor):
-            if is_known(x):
-                beside = True
-            else:
-                known = False
-                if not kind.writes_operands:
-                    break
-    if kind.sizes_depend:
-        found = sizes.run(mode, kind, func, args, kwargs)
-        if found is not NotImplemented:
-            return found
-    marks.honest[0] = True  # torch's fake kernels make tensors where they find others
-    try:
-        with mode:
-            out = func(*args, **kwargs)
-    except sizes.UNKNOWN:
-        marks.honest[0] = False
-        return sizes.by_example(mode, func, args, kwargs)
-    finally:
-        marks.honest[0] = False
-    if kind.is_view:
-        for x in given:
-            if not isinstance(x, FakeTensor) and isinstance(out, FakeTensor) and out.shape == x.shape:
-                attach(out, x.detach())
-        return out
-    if known or (kind.overwrites and _covers(kind, args, given)):
-        _compute(func, args, kwargs, given, out, made=not given, beside=beside, writes=kind.writes_operands)
-        return out
-    if kind.writes_operands and beside:
-        sizes.write(kind, func, args, given)
-    if kind.name in sizes.CHOICES and sizes.choose(kind.name, args, kwargs, out):
-        return out
-    if given and not given[0].dtype.is_floating_point and not kind.writes_operands and _countable(given, out):
-        for x in given:
-            if not is_known(x):
-                sizes.invent(x)
-        _compute(func, args, kwargs, given, out, made=False, beside=True, writes=False)
-    return out
-
-
-def _covers(kind: Any, args: Any, given: list[torch.Tensor]) -> bool:
-    """Whether an operation that overwrites writes the whole of what has no data, from what has."""
-    if kind.name.startswith("_foreach"):
-        return False
-    target = given[0]
-    if not all(is_known(x) for x in given[1:]):
-        return False
-    if is_known(target):
-        return True
-    held = marks.storage(target)
-    whole = held is not None and target.numel() * target.element_size() == held.nbytes()
-    if not whole or target.numel() > (_limit(target.dtype) if len(given) > 1 else _made(target.dtype)):
-        return False
-    attach(target, torch._C._VariableFunctions.empty_strided(tuple(target.shape), target.stride(), dtype=target.dtype))
-    return True
-
-
-def _countable(given: list[torch.Tensor], out: Any) -> bool:
-    """Whether an operation is one of integers and truth values alone, and small enough to be done."""
-    outs = out if isinstance(out, tuple | list) else (out,)
-    return all(not x.dtype.is_floating_point and x.numel() <= _limit(x.dtype) for x in given) and all(
-        isinstance(x, torch.Tensor) and x.numel() <= _limit(x.dtype) for x in outs
-    )
-
-
-def _limit(dtype: torch.dtype) -> int:
+def limit(dtype: torch.dtype) -> int:
     return NUMBERS if dtype.is_floating_point or dtype.is_complex else INTEGERS
 
 
-def _made(dtype: torch.dtype) -> int:
+def made_limit(dtype: torch.dtype) -> int:
     return MADE_NUMBERS if dtype.is_floating_point or dtype.is_complex else MADE_INTEGERS
 
 
@@ -209,11 +138,11 @@ def with_data(arg: Any) -> Any:
     return arg
 
 
-def _compute(func: Any, args: Any, kwargs: Any, given: Any, out: Any, *, made: bool, beside: bool, writes: bool) -> None:
+def compute(func: Any, args: Any, kwargs: Any, given: Any, out: Any, *, made: bool, beside: bool, writes: bool) -> None:
     """Does an operation whose operands have data, and gives its results theirs."""
     outs = [x for x in (out if isinstance(out, tuple | list) else (out,)) if isinstance(x, FakeTensor)]
-    limit = _made if made else _limit
-    small = all(x.numel() <= limit(x.dtype) and x.layout is torch.strided for x in outs)
+    most = made_limit if made else limit
+    small = all(x.numel() <= most(x.dtype) and x.layout is torch.strided for x in outs)
     if small and (outs or writes):
         try:
             found = func(*with_data(args), **{key: with_data(arg) for key, arg in kwargs.items()})
@@ -228,15 +157,6 @@ def _compute(func: Any, args: Any, kwargs: Any, given: Any, out: Any, *, made: b
     if not small and writes and beside:
         for x in given:
             drop(x)
-
-
-def ask(func: Any, args: Any, given: list[torch.Tensor]) -> Any:
-    """The value that a script asks for: that of data that is known, else an invented one."""
-    from ahbm.torch.device import sizes
-
-    if all(data(x) is not None for x in given):
-        return func(*with_data(args))
-    return sizes.value(func, given[0])
 
 
 def shown(x: Any) -> torch.Tensor:

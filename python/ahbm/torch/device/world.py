@@ -8,9 +8,11 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from ahbm.base.logs import notice
 from ahbm.errors import UnsupportedError
+from ahbm.torch.device import marks, sizes, values
 
 WORLD = "AHBM_WORLD"
 """Environment variable: the number of ranks that one process stands for, and which of them it is."""
@@ -66,9 +68,7 @@ def fake_mode() -> Any:
     after all, and what is invented."""
     if not os.environ.get(FAKE):
         return None
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    from ahbm.torch.device import files, sizes, values
+    from ahbm.torch.device import files
 
     sizes.skew()
     values.install()
@@ -99,3 +99,85 @@ def is_large(args: Any, dtype: torch.dtype | None) -> bool:
         return False
     return (dtype or torch.get_default_dtype()).is_floating_point or math.prod(size) >= LARGE
 
+
+def run(mode: Any, kind: Any, func: Any, args: Any, kwargs: Any, given: list[torch.Tensor]) -> Any:
+    """An operation of tensors of which some may have no data, with its data where that is known."""
+    if kind.is_view and given and isinstance(given[0], FakeTensor):
+        marks.honest[0] = True
+        try:
+            with mode:
+                return func(*args, **kwargs)
+        finally:
+            marks.honest[0] = False
+    known, beside = True, False
+    for x in given:
+        if isinstance(x, FakeTensor):
+            if values.is_known(x):
+                beside = True
+            else:
+                known = False
+                if not kind.writes_operands:
+                    break
+    if kind.sizes_depend:
+        found = sizes.run(mode, kind, func, args, kwargs)
+        if found is not NotImplemented:
+            return found
+    marks.honest[0] = True  # torch's fake kernels make tensors where they find others
+    try:
+        with mode:
+            out = func(*args, **kwargs)
+    except sizes.UNKNOWN:
+        marks.honest[0] = False
+        return sizes.by_example(mode, func, args, kwargs)
+    finally:
+        marks.honest[0] = False
+    if kind.is_view:
+        for x in given:
+            if not isinstance(x, FakeTensor) and isinstance(out, FakeTensor) and out.shape == x.shape:
+                values.attach(out, x.detach())
+        return out
+    if known or (kind.overwrites and _covers(kind, args, given)):
+        values.compute(func, args, kwargs, given, out, made=not given, beside=beside, writes=kind.writes_operands)
+        return out
+    if kind.writes_operands and beside:
+        sizes.write(kind, func, args, given)
+    if kind.name in sizes.CHOICES and sizes.choose(kind.name, args, kwargs, out):
+        return out
+    if given and not given[0].dtype.is_floating_point and not kind.writes_operands and _countable(given, out):
+        for x in given:
+            if not values.is_known(x):
+                sizes.invent(x)
+        values.compute(func, args, kwargs, given, out, made=False, beside=True, writes=False)
+    return out
+
+
+def _covers(kind: Any, args: Any, given: list[torch.Tensor]) -> bool:
+    """Whether an operation that overwrites writes the whole of what has no data, from what has."""
+    if kind.name.startswith("_foreach"):
+        return False
+    target = given[0]
+    if not all(values.is_known(x) for x in given[1:]):
+        return False
+    if values.is_known(target):
+        return True
+    held = marks.storage(target)
+    whole = held is not None and target.numel() * target.element_size() == held.nbytes()
+    if not whole or target.numel() > (values.limit(target.dtype) if len(given) > 1 else values.made_limit(target.dtype)):
+        return False
+    values.attach(target, torch._C._VariableFunctions.empty_strided(tuple(target.shape), target.stride(), dtype=target.dtype))
+    return True
+
+
+def _countable(given: list[torch.Tensor], out: Any) -> bool:
+    """Whether an operation is one of integers and truth values alone, and small enough to be done."""
+    outs = out if isinstance(out, tuple | list) else (out,)
+    return all(not x.dtype.is_floating_point and x.numel() <= values.limit(x.dtype) for x in given) and all(
+        isinstance(x, torch.Tensor) and x.numel() <= values.limit(x.dtype) for x in outs
+    )
+
+
+def ask(func: Any, args: Any, given: list[torch.Tensor]) -> Any:
+    """The value that a script asks for: that of data that is known, else an invented one."""
+    if all(values.data(x) is not None for x in given):
+        return func(*values.with_data(args))
+    return sizes.value(func, given[0])
