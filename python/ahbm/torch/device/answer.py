@@ -25,7 +25,7 @@ from ahbm.base.words import aligned, span
 from ahbm.errors import AhbmError, ConfigError
 from ahbm.torch import compute, places, report
 from ahbm.torch.alone import Alone
-from ahbm.torch.device import marks, module
+from ahbm.torch.device import memory, module
 from ahbm.torch.device.bandwidth import more_bandwidth
 from ahbm.torch.device.lanes import Lanes
 from ahbm.torch.device.meter import FACTORS, meter
@@ -67,6 +67,7 @@ def install() -> None:
     report.check()
     places.on_open.append(_opened)
     register_optimizer_step_post_hook(_stepped)
+    memory.install()
     atexit.register(_alone)
     before = sys.excepthook
 
@@ -128,12 +129,12 @@ class Keeper:
     def leaves(self) -> None:
         """The rank leaves: writes its journal down."""
         lanes, meter.lanes = meter.lanes, None
-        if lanes is None or (_failed[0] and self.families is None):
+        if lanes is None or (_failed[0] and self.families is None and not memory.ended[0]):
             return
         try:
             alike = None if self.families is None else self.families.known
             self.steps = lanes.keep(self.folder / "step", self.rank, self.ranks, alike)
-            facts = {"peak": marks.memory_of(marks.current()).peak, "flops": meter.flops, "kernels": meter.by_name}
+            facts = {"memory": memory.facts(), "flops": meter.flops, "kernels": meter.by_name}
             (self.folder / f"facts.{self.rank}.json").write_text(json.dumps(facts))
         except (AhbmError, OSError) as error:
             print(f"ahbm: rank {self.rank} keeps no journal: {error}", file=sys.stderr)
@@ -143,7 +144,7 @@ class Keeper:
         if (self.rank and self.families is None) or not self.folder.exists():
             return
         try:
-            if self.families is not None or not _failed[0]:
+            if self.families is not None or not _failed[0] or memory.ended[0]:
                 print(self._answer(), file=sys.stderr)
         except AhbmError as error:
             print(f"ahbm: what a step takes is not known: {error}", file=sys.stderr)
@@ -169,7 +170,7 @@ class Keeper:
             kind="job",
         )
         facts = [json.loads((self.folder / f"facts.{rank}.json").read_text()) for rank in played]
-        found = Answer.of(opened, self.steps, [one["peak"] for one in facts], alike=self.families is not None)
+        found = Answer.of(opened, self.steps, [one["memory"] for one in facts], alike=self.families is not None)
         if (folder := report.target()) is not None:
             with report.saving():
                 keep(folder, f"{found}", found.to_json())
@@ -231,8 +232,8 @@ class Answer:
     job: JobReport
     steps: int
     """How many steps the job is; 0 where no optimizer made one."""
-    peaks: list[int]
-    """Bytes of memory per rank that was played."""
+    memory: list[dict[str, Any]]
+    """What `memory.facts` says, per rank that was played."""
     alike: bool = False
     """One rank was played, for all."""
     changes: list[Change] = field(default_factory=list)
@@ -240,7 +241,7 @@ class Answer:
     best: Best | None = None
 
     @classmethod
-    def of(cls, opened: Any, steps: int, peaks: list[int], *, alike: bool = False) -> Answer:
+    def of(cls, opened: Any, steps: int, held: list[dict[str, Any]], *, alike: bool = False) -> Answer:
         """Replays a job, and asks what would be. Raises as `ahbm.open(...).run`."""
         job = opened.run()
         machine = job.emulator.machine
@@ -257,7 +258,7 @@ class Answer:
             wanted["products of f32 in TF32 (torch.set_float32_matmul_precision)"] = {
                 "pe.roofline.f32_share": roofline.tf32_share
             }
-        found = cls(job, steps, peaks, alike)
+        found = cls(job, steps, held, alike)
         asked: WhatIf = opened.what_if(*wanted.values())
         for what, point in zip(wanted, asked.points[1:], strict=True):
             if point.report is not None:
@@ -305,7 +306,8 @@ class Answer:
             "step_ns": job.latency_ns / per,
             "compute_ns": compute_ns,
             "exposed_ns": [rank.exposed_ns / per for rank in job.ranks],
-            "memory_peak_bytes": self.peaks,
+            "memory_peak_bytes": [one["peak"] for one in self.memory],
+            "memory": self.memory,
             "lines": [
                 dict(zip(names, (*who, calls / per, time_ns / per, exposed_ns / per, by), strict=True))
                 for *who, calls, time_ns, exposed_ns, by in self.lines()
@@ -332,11 +334,10 @@ class Answer:
         exposed = sum(rank.exposed_ns for rank in job.ranks) / count / per
         what = f"a step (mean of {self.steps})" if self.steps else "the job"
         like = " like this one" if self.alike else ""
-        peak, capacity = max(self.peaks, default=0), module.capacity()
         lines = [
-            f"ahbm: {what} takes {us(step)} us on {len(job.ranks)} ranks{like} of a {job.topology}: computing "
+            f"ahbm: {memory.words(self.memory)}; {what} takes {us(step)} us on {len(job.ranks)} ranks{like} of a {job.topology}: computing "
             f"{us(computes)} us ({share(computes)}), exposed communication and waiting {us(exposed)} us "
-            f"({share(exposed)}); memory {peak / 2**30:.3f} of {capacity / 2**30:,.0f} GiB"
+            f"({share(exposed)})"
         ]
         rows: list[tuple[str, ...]] = [("line", "collective", "calls", "takes (us)", "exposed (us)", "by")]
         rows += [

@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ahbm.torch.device import marks, sizes, uniform, values, world
+from ahbm.torch.device import marks, memory, scratch, sizes, uniform, values, world
 from ahbm.torch.device.meter import Meter, counting
 
 _PLAIN = {torch.Tensor, torch.nn.Parameter, FakeTensor}
@@ -39,6 +39,9 @@ _OVERWRITING = {
     "_foreach_copy_",
 }
 """Operations in place that do not read what they write."""
+_RESIZING = {"set_", "resize_", "resize_as_", "detach", "alias", "lift_fresh", "_unsafe_view"}
+_ALIKE = {"_to_copy", "clone", "empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like"}
+"""Operations whose result is as large as their operand."""
 _ON_HOST = {"_pack_padded_sequence"}
 """Operations of the device whose results but the first lie on the host."""
 _MOVING = {"_to_copy", "copy_", "_foreach_copy_", "_local_scalar_dense"}
@@ -113,7 +116,13 @@ class Kernels(TorchDispatchMode):
             index = marks.where(given[0])
             index = -1 if index is None else index
         if self.fake is None or values.real.on:
-            out = func(*args, **kwargs)
+            if known.makes:
+                memory.ask(before if index is None else index, args, kwargs, given)
+            try:
+                out = func(*args, **kwargs)
+            except RuntimeError as error:
+                memory.refused(before if index is None else index, error)
+                raise
         elif known.is_call:
             out = func(*args, **kwargs)
             uniform.called(known.name, args, out)
@@ -139,6 +148,8 @@ class Kernels(TorchDispatchMode):
                 for x in tensors((out[:1] if known.name in _ON_HOST else out,)):
                     marks.put(x, index)
         if not known.is_quiet:
+            if known.scratch:
+                scratch.take(index, known.name, args, out)
             copied = _copied(known, index, out, given) if known.moves else None
             if copied is not None:
                 self.meter.copy(known.name, copied)
@@ -189,6 +200,11 @@ class Kind:
         self.sizes_depend = name in sizes.RULES
         """Whether the result may have a size that depends on data."""
         has, key = torch._C._dispatch_has_kernel_for_dispatch_key, torch._C.DispatchKey
+        self.scratch = name in scratch.KINDS or self.counts is not None
+        """Whether libraries take memory for it beside its results."""
+        takes = any("Tensor" in str(a.type) for a in schema.arguments)
+        self.makes = not (self.is_quiet and name in _RESIZING) and not written and (not takes or name in _ALIKE)
+        """Whether its arguments say how much memory it takes."""
         self.decomposes = (
             # Else its parts are what a device sees; but what CPU has a kernel for keeps its rounding.
             not self.is_quiet

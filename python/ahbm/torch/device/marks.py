@@ -13,6 +13,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from ahbm.torch.device import memory
+
 KIND = "cuda"
 _BASE: Any = torch._C.TensorBase
 on_host: Any = _BASE.is_cpu.__get__
@@ -23,54 +25,29 @@ _MARK = "_ahbm_device"
 _PLAIN = (torch.Tensor, torch.nn.Parameter, FakeTensor)
 
 
-class Memory:
-    """Bytes of one device that tensors hold."""
-
-    def __init__(self) -> None:
-        self.now = self.peak = self.made = self.freed = 0
-
-    def add(self, nbytes: int) -> None:
-        """More (or, below 0, less) is held."""
-        self.now += nbytes
-        if nbytes > 0:
-            self.made += nbytes
-            self.peak = max(self.peak, self.now)
-        else:
-            self.freed -= nbytes
-
-
-memory: dict[int, Memory] = {}
-"""By device."""
-
-
 class Mark:
     """The device of a storage, and its bytes there, for as long as it lives."""
 
-    __slots__ = ("counts", "index", "nbytes")
+    __slots__ = ("counts", "index", "use")
 
     def __init__(self, index: int, nbytes: int, counts: bool) -> None:
+        """Raises torch.OutOfMemoryError where the device has not so much."""
+        self.use: memory.Use | None = None
         self.index = index
         self.counts = counts
-        self.nbytes = nbytes
         _used[0] = True
-        memory_of(index).add(nbytes)
+        if nbytes:
+            self.use = memory.of(index).allocate(nbytes)
 
     def resize(self, nbytes: int) -> None:
         """The storage has another size."""
-        memory_of(self.index).add(nbytes - self.nbytes)
-        self.nbytes = nbytes
+        before, self.use = self.use, memory.of(self.index).allocate(nbytes) if nbytes else None
+        if before is not None:
+            memory.of(self.index).free(before)
 
     def __del__(self) -> None:
-        held = memory.get(self.index)
-        if held is not None:
-            held.add(-self.nbytes)
-
-
-def memory_of(index: int) -> Memory:
-    """The account of a device."""
-    if index not in memory:
-        memory[index] = Memory()
-    return memory[index]
+        if self.use is not None:
+            memory.of(self.index).free(self.use)
 
 
 def storage(x: Any) -> Any:
@@ -144,6 +121,12 @@ def mark(held: Any, index: int | None, *, counts: bool = True) -> None:
         facts.pop(_MARK, None)
     elif known is None or known.index != index:
         facts[_MARK] = Mark(index, _nbytes(held) if counts else 0, counts)
+
+
+def mark_of(held: Any) -> Mark | None:
+    """The mark of a storage."""
+    found: Mark | None = held.__dict__.get(_MARK)
+    return found
 
 
 def resized(held: Any) -> None:

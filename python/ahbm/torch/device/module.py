@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ahbm.torch import places
-from ahbm.torch.device import marks, streams
+from ahbm.torch.device import marks, memory, streams
 from ahbm.torch.device.machine import machine
 from ahbm.torch.device.meter import meter
 
@@ -102,24 +102,6 @@ def capacity() -> int:
     return int(float(found["cube.memory_map.hbm_total_gb"]) * 2**30) * machine().cubes
 
 
-def stats(device: Any = None) -> dict[str, int]:
-    """Figures of memory, under torch's names."""
-    held = marks.memory_of(number(device))
-    found = {}
-    for pool in ("allocated_bytes", "reserved_bytes", "active_bytes", "requested_bytes"):
-        for part in ("all", "small_pool", "large_pool"):
-            values = (held.now, held.peak, held.made, held.freed) if part != "small_pool" else (0, 0, 0, 0)
-            for key, value in zip(("current", "peak", "allocated", "freed"), values, strict=True):
-                found[f"{pool}.{part}.{key}"] = value
-    return {**found, "num_alloc_retries": 0, "num_ooms": 0, "num_device_alloc": 0, "num_device_free": 0}
-
-
-def reset_peak(device: Any = None) -> None:
-    """The peak is what is held now."""
-    held = marks.memory_of(number(device))
-    held.peak = held.now
-
-
 def synchronize(device: Any = None) -> None:
     """The host waits for all streams, collectives included."""
     places.synchronize()
@@ -150,8 +132,8 @@ def _nothing(*args: Any, **kw: Any) -> None:
     """Nothing to do."""
 
 
-def _held(device: Any = None) -> marks.Memory:
-    return marks.memory_of(number(device))
+def _held(device: Any = None) -> memory.Memory:
+    return memory.of(number(device))
 
 
 def _state(device: Any = None) -> torch.Tensor:
@@ -166,6 +148,7 @@ def install(devices: int) -> None:
     """Puts all this in torch's place."""
     global _count
     _count = devices
+    memory.stream[0] = lambda: streams.current().stream_id
     cuda: Any = torch.cuda
     answers: dict[str, Any] = {
         "Stream": streams.Stream,
@@ -209,26 +192,7 @@ def install(devices: int) -> None:
         "get_sync_debug_mode": lambda: 0,
         "is_current_stream_capturing": lambda: False,
     }
-    of_memory: dict[str, Any] = {
-        "memory_allocated": lambda device=None: _held(device).now,
-        "memory_reserved": lambda device=None: _held(device).now,
-        "memory_cached": lambda device=None: _held(device).now,
-        "max_memory_allocated": lambda device=None: _held(device).peak,
-        "max_memory_reserved": lambda device=None: _held(device).peak,
-        "max_memory_cached": lambda device=None: _held(device).peak,
-        "device_memory_used": lambda device=None: _held(device).now,
-        "memory_stats": stats,
-        "memory_summary": lambda device=None, abbreviated=False: "\n".join(f"{k}: {v}" for k, v in stats().items()),
-        "memory_snapshot": lambda *args, **kw: [],
-        "mem_get_info": lambda device=None: (max(0, capacity() - _held(device).now), capacity()),
-        "reset_peak_memory_stats": reset_peak,
-        "reset_max_memory_allocated": reset_peak,
-        "reset_max_memory_cached": reset_peak,
-        "reset_accumulated_memory_stats": _nothing,
-        "empty_cache": _nothing,
-        "set_per_process_memory_fraction": _nothing,
-        "get_per_process_memory_fraction": lambda device=None: 1.0,
-    }
+    of_memory = memory.functions(_held)
     of_chance: dict[str, Any] = {
         # One generator for the host and the device: a script draws what it draws on CPU.
         "get_rng_state": _state,
@@ -261,11 +225,11 @@ def install(devices: int) -> None:
         "_accelerator_getStream": streams.current,
         "_accelerator_setStream": streams.use,
         "_accelerator_synchronizeDevice": synchronize,
-        "_accelerator_getDeviceStats": stats,
+        "_accelerator_getDeviceStats": of_memory["memory_stats"],
         "_accelerator_getMemoryInfo": of_memory["mem_get_info"],
-        "_accelerator_resetAccumulatedStats": _nothing,
-        "_accelerator_resetPeakStats": reset_peak,
-        "_accelerator_emptyCache": _nothing,
+        "_accelerator_resetAccumulatedStats": of_memory["reset_accumulated_memory_stats"],
+        "_accelerator_resetPeakStats": of_memory["reset_peak_memory_stats"],
+        "_accelerator_emptyCache": of_memory["empty_cache"],
         "_accelerator_emptyHostCache": _nothing,
         "_accelerator_isAllocatorInitialized": lambda: True,
         "_accelerator_getDefaultGenerator": lambda device: torch.default_generator,
@@ -279,7 +243,7 @@ def install(devices: int) -> None:
     }
     _put(torch._C, accelerators)
     _put(torch.accelerator, {key: of_memory[key] for key in vars(torch.accelerator) if key in of_memory})
-    torch.accelerator.memory_stats = lambda device_index=None: stats(device_index)
+    torch.accelerator.memory_stats = of_memory["memory_stats"]
     torch.accelerator.get_memory_info = of_memory["mem_get_info"]
     torch.Stream = streams.Stream
     torch.Event = streams.Event
