@@ -149,7 +149,7 @@ class Kernels(TorchDispatchMode):
                     marks.put(x, index)
         if not known.is_quiet:
             if known.scratch:
-                scratch.take(index, known.name, args, out)
+                scratch.take(index, known.name, args)
             copied = _copied(known, index, out, given) if known.moves else None
             if copied is not None:
                 self.meter.copy(known.name, copied)

@@ -68,11 +68,12 @@ def fake_mode() -> Any:
     after all, and what is invented."""
     if not os.environ.get(FAKE):
         return None
-    from ahbm.torch.device import files
+    from ahbm.torch.device import casts, files
 
     sizes.skew()
     values.install()
     files.install()
+    casts.install()
 
     swaps = torch.utils.swap_tensors
 
