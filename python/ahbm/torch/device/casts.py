@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 import torch.optim.optimizer as optimizers
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils import _foreach_utils as foreach
 from torch.utils._pytree import tree_map
 
 from ahbm.torch.device import marks
@@ -65,8 +66,9 @@ def install() -> None:
             op = getattr(getattr(torch.ops.aten, packet), overload or "default")
             if not torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "AutocastCPU"):
                 _library.impl(name, _kernel(op, by_type=name in _F32_BY_TYPE), "AutocastCPU")
-    if FakeTensor not in optimizers._foreach_supported_types:  # a device's optimizers take tensors by the list
-        optimizers._foreach_supported_types.append(FakeTensor)
+    for home in (optimizers, foreach):  # a device's optimizers take tensors by the list
+        if FakeTensor not in home._foreach_supported_types:
+            home._foreach_supported_types.append(FakeTensor)
     entropy, attention = F.cross_entropy, F.scaled_dot_product_attention
 
     @functools.wraps(entropy)

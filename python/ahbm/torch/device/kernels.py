@@ -142,11 +142,16 @@ class Kernels(TorchDispatchMode):
         if index is None and before is None:
             return out
         if index is not None and not known.is_view:
+            counts = not (known.fuses and scratch.passing())
             if type(out) in _PLAIN:
-                marks.put(out, index)
+                marks.put(out, index, counts=counts)
+                if not counts:
+                    marks.keep(out, given)
             else:
                 for x in tensors((out[:1] if known.name in _ON_HOST else out,)):
-                    marks.put(x, index)
+                    marks.put(x, index, counts=counts)
+                    if not counts:
+                        marks.keep(x, given)
         if not known.is_quiet:
             if known.scratch:
                 scratch.take(index, known.name, args)
@@ -202,6 +207,8 @@ class Kind:
         has, key = torch._C._dispatch_has_kernel_for_dispatch_key, torch._C.DispatchKey
         self.scratch = name in scratch.KINDS or self.counts is not None
         """Whether libraries take memory for it beside its results."""
+        self.fuses = not self.is_quiet and self.counts is None and not written and scratch.fuses(func)
+        """Whether its result takes no memory where code is generated."""
         takes = any("Tensor" in str(a.type) for a in schema.arguments)
         self.makes = not (self.is_quiet and name in _RESIZING) and not written and (not takes or name in _ALIKE)
         """Whether its arguments say how much memory it takes."""

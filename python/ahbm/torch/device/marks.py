@@ -28,11 +28,13 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter, FakeTensor)
 class Mark:
     """The device of a storage, and its bytes there, for as long as it lives."""
 
-    __slots__ = ("counts", "index", "use")
+    __slots__ = ("counts", "index", "keeps", "use")
 
     def __init__(self, index: int, nbytes: int, counts: bool) -> None:
         """Raises torch.OutOfMemoryError where the device has not so much."""
         self.use: memory.Use | None = None
+        self.keeps: Any = None
+        """Marks of what a result that takes no memory is made of again where it is read."""
         self.index = index
         self.counts = counts
         _used[0] = True
@@ -84,8 +86,8 @@ def parts(x: Any) -> list[Any]:
     return [part for name in names if isinstance(part := getattr(x, name), torch.Tensor)]
 
 
-def put(x: Any, index: int | None) -> Any:
-    """Marks the storage of a tensor (or takes its mark away); returns it."""
+def put(x: Any, index: int | None, *, counts: bool = True) -> Any:
+    """Marks the storage of a tensor (or takes its mark away); returns it. `counts`: it takes memory."""
     if inner := parts(x):
         for part in inner:
             put(part, index)
@@ -95,7 +97,7 @@ def put(x: Any, index: int | None) -> Any:
         return x
     held = storage(x)
     if held is not None:
-        mark(held, index, counts=not _is_meta_storage(held) or getattr(x, "fake_mode", None) is fake[0])
+        mark(held, index, counts=counts and (not _is_meta_storage(held) or getattr(x, "fake_mode", None) is fake[0]))
     return x
 
 
@@ -121,6 +123,24 @@ def mark(held: Any, index: int | None, *, counts: bool = True) -> None:
         facts.pop(_MARK, None)
     elif known is None or known.index != index:
         facts[_MARK] = Mark(index, _nbytes(held) if counts else 0, counts)
+
+
+def keep(x: Any, given: list[Any]) -> None:
+    """What a result is made of lives as long as it does."""
+    held = storage(x)
+    known = None if held is None else mark_of(held)
+    if known is not None and not known.counts:
+        known.keeps = [found for one in given if (held := storage(one)) is not None and (found := mark_of(held))]
+
+
+def count(x: Any) -> None:
+    """A tensor takes memory of its device from now on, if it has not so far."""
+    for part in parts(x) or [x]:
+        held = storage(part)
+        known = None if held is None else mark_of(held)
+        if known is not None and known.use is None and not known.counts:
+            known.counts = True
+            known.resize(_nbytes(held))
 
 
 def mark_of(held: Any) -> Mark | None:

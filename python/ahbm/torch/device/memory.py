@@ -35,6 +35,11 @@ stream: list[Callable[[], int]] = [lambda: 0]
 """The number of the stream that the calling thread's kernels go to."""
 
 
+def in_backward() -> bool:
+    """Whether the calling thread is in backward."""
+    return bool(_of_task() != -1)
+
+
 class Use:
     """What one storage takes of a device."""
 

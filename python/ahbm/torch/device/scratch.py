@@ -6,11 +6,13 @@ FlashAttention 2 and cuDNN do. Convolutions on tensor cores turn operands that l
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
-from ahbm.torch.device import memory
+from ahbm.torch.device import marks, memory
 
 GENERATION = 9
 """What scripts are told of the device's generation, see `module.CAPABILITY`."""
@@ -41,3 +43,77 @@ def _turned(x: torch.Tensor) -> int:
         return 0
     last = torch.channels_last if x.dim() == 4 else torch.channels_last_3d
     return 0 if x.is_contiguous(memory_format=last) or x.dtype is torch.float64 else x.numel() * x.element_size()
+
+
+# ---------------------------------------------------------------- what torch.compile does not keep
+
+# Not casts: the operands of products are kept, and gradients are casts.
+_FUSED = {
+    "native_layer_norm", "native_layer_norm_backward", "native_group_norm", "native_group_norm_backward", "_softmax",
+    "_softmax_backward_data", "_log_softmax", "_log_softmax_backward_data", "nll_loss_forward", "nll_loss_backward",
+    "native_dropout", "native_dropout_backward", "clone", "cat", "native_batch_norm", "_fused_rms_norm",
+    "native_batch_norm_backward", "_native_batch_norm_legit", "_fused_rms_norm_backward", "mean", "var_mean", "slice_backward",
+}  # fmt: skip
+_depth = [0]
+_compiled = [False]
+
+
+def fuses(func: Any) -> bool:
+    """Whether generated code makes an operation part of the kernels that read its result, and makes it again in backward
+    where that is read there."""
+    return torch.Tag.pointwise in func.tags or func._schema.name.rpartition("::")[2] in _FUSED
+
+
+def passing() -> bool:
+    """Whether results that are fused take no memory now: in what is compiled, and in backward where something is."""
+    return _depth[0] > 0 or (_compiled[0] and memory.in_backward())
+
+
+def _enters(*_: Any) -> None:
+    _depth[0] += 1
+
+
+def _leaves(out: Any) -> None:
+    """What compiled code returns lies in memory."""
+    _depth[0] -= 1
+    if not _depth[0]:
+        for x in tree_leaves(out):
+            if isinstance(x, torch.Tensor):
+                marks.count(x)
+
+
+def install() -> None:
+    """Has what `torch.compile` is given count as compiled."""
+    compiles, compiles_module = torch.compile, torch.nn.Module.compile
+
+    def enters(module: Any) -> Any:
+        _compiled[0] = True
+        if isinstance(module, torch.nn.Module):
+            if not module.__dict__.get("_ahbm_compiled"):
+                module.__dict__["_ahbm_compiled"] = True
+                module.register_forward_pre_hook(_enters)
+                module.register_forward_hook(lambda module, args, out: _leaves(out), always_call=True)
+            return module
+
+        @functools.wraps(module)
+        def run(*args: Any, **kw: Any) -> Any:
+            _enters()
+            out = None
+            try:
+                out = module(*args, **kw)
+            finally:
+                _leaves(out)
+            return out
+
+        return run
+
+    def compile_(model: Any = None, **kw: Any) -> Any:
+        made = compiles(model, **kw)
+        return (lambda function: enters(made(function))) if model is None else enters(made)
+
+    def compile_module(self: Any, *args: Any, **kw: Any) -> None:
+        compiles_module(self, *args, **kw)
+        enters(self)
+
+    torch.compile = compile_
+    torch.nn.Module.compile = compile_module  # type: ignore[method-assign]
