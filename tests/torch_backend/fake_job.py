@@ -51,7 +51,10 @@ def sizes() -> None:
     assert x[drawn].shape == (50, 80) and int(drawn.sum()) == 50 and len(torch.where(drawn)[0]) == 50
     assert torch.masked_select(x, x > 0).shape == (4000,) and torch.argwhere(drawn).shape == (50, 1)
     labels = torch.arange(12, device="cuda") % 4
-    assert torch.unique(labels).tolist() == [0, 1, 2, 3] and torch.bincount(labels, minlength=6).tolist() == [3] * 4 + [0] * 2
+    assert (
+        torch.unique(labels).tolist() == [0, 1, 2, 3]
+        and torch.bincount(labels, minlength=6).tolist() == [3] * 4 + [0] * 2
+    )
     assert torch.unique(labels, return_counts=True)[1].tolist() == [3] * 4
     assert torch.unique_consecutive(labels).shape == (12,) and torch.unique(x[:, 1]).shape == (100,)
     assert torch.repeat_interleave(torch.arange(3, device="cuda")).tolist() == [1, 2, 2]

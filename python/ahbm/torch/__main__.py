@@ -200,6 +200,7 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, metavar="N", help="with --device: this one process stands for N ranks")
     parser.add_argument("--rank", type=int, default=0, metavar="K", help="with --ranks: which of them it is")
     parser.add_argument("--fake", action="store_true", help="with --ranks: tensors have sizes and no data")
+    parser.add_argument("--routing", metavar="skew=S", help="with --fake: the fullest expert gets S times the mean")
     parser.add_argument("script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     asked = parser.parse_args()
@@ -213,6 +214,10 @@ def main() -> None:
             parser.error("--ranks N needs --device, --rank K is below N, and --fake needs --ranks")
         os.environ["AHBM_WORLD"] = f"{asked.ranks}:{asked.rank}"
         os.environ["AHBM_FAKE"] = "1" if asked.fake else ""
+    if asked.routing is not None:
+        if not asked.fake:
+            parser.error("--routing says what --fake invents")
+        os.environ["AHBM_ROUTING"] = asked.routing
     if asked.record is None:
         serving = activate()
         search = Search()

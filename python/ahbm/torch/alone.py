@@ -147,8 +147,7 @@ class Alone:
             )
         family = self.families.of(call.group)
         if isinstance(call.buffer, Exchange):
-            _exchange(call.buffer, call.group.rank_of(rank))
-            request = exchanged(request, [call.buffer.sends] * request.world_size)
+            request = exchanged(request, _exchange(call.buffer, call.group.rank_of(rank)))
         elif not isinstance(call.buffer, Hollow):
             _uniform(request, call.buffer, call.group.rank_of(rank))
         compiled = self._choosing.compile(call.terms, request)
@@ -211,19 +210,25 @@ class Alone:
         return False
 
 
-def _exchange(exchange: Exchange, me: int) -> None:
-    """Does a uniform exchange."""
+def _exchange(exchange: Exchange, me: int) -> list[tuple[int, ...]]:
+    """Does an exchange of ranks like this one; returns what every rank sends to each.
+
+    Alike is what all ranks send, or what all receive: the way back from ranks that have got unlike shares. There it is
+    known how much comes from whom, but not what."""
     mine = exchange.sends[me]
-    if set(exchange.receives) != {mine}:
-        raise DistributedError(
-            "AHBM-X110",
-            f"all_to_all: ranks like this one would send it {mine} elements each, "
-            f"but it receives {list(exchange.receives)}",
-            hint="one rank alone stands for uniform ranks",
-        )
-    if not isinstance(exchange.target, Hollow):
-        start = sum(exchange.sends[:me])
-        exchange.target[:] = np.tile(exchange.source[start : start + mine], len(exchange.receives))
+    if set(exchange.receives) == {mine}:
+        if not isinstance(exchange.target, Hollow):
+            start = sum(exchange.sends[:me])
+            exchange.target[:] = np.tile(exchange.source[start : start + mine], len(exchange.receives))
+        return [tuple(exchange.sends)] * len(exchange.receives)
+    if set(exchange.sends) == {exchange.receives[me]} and isinstance(exchange.target, Hollow):
+        return [(size,) * len(exchange.sends) for size in exchange.receives]
+    raise DistributedError(
+        "AHBM-X110",
+        f"all_to_all: ranks like this one would send it {mine} elements each, "
+        f"but it receives {list(exchange.receives)}",
+        hint="one rank alone stands for uniform ranks",
+    )
 
 
 def _uniform(request: Request, buffer: NDArray[Any], me: int) -> None:

@@ -75,7 +75,13 @@ def install() -> None:
     def cross_entropy(input: Any, target: Any, weight: Any = None, *args: Any, **kw: Any) -> Any:
         plain = not args and not kw.get("label_smoothing") and not target.is_floating_point()
         legacy = kw.get("size_average") is not None or kw.get("reduce") is not None
-        if not plain or legacy or input.dtype not in _half or marks.where(input) is None or not torch.is_autocast_enabled():
+        if (
+            not plain
+            or legacy
+            or input.dtype not in _half
+            or marks.where(input) is None
+            or not torch.is_autocast_enabled()
+        ):
             return entropy(input, target, weight, *args, **kw)
         rows = torch.log_softmax(input, 0 if input.dim() == 1 else 1, dtype=input.dtype)
         kept = {key: kw[key] for key in ("ignore_index", "reduction") if key in kw}
@@ -86,7 +92,9 @@ def install() -> None:
         query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, *args: Any, **kw: Any
     ) -> Any:
         """Without dropout: with it the host has no kernel that is one, and what is dropped is not known."""
-        return attention(query, key, value, attn_mask, 0.0 if marks.where(query) is not None else dropout_p, *args, **kw)
+        return attention(
+            query, key, value, attn_mask, 0.0 if marks.where(query) is not None else dropout_p, *args, **kw
+        )
 
     drops = F.dropout
 

@@ -142,7 +142,7 @@ class Kernels(TorchDispatchMode):
         if index is None and before is None:
             return out
         if index is not None and not known.is_view:
-            counts = not (known.fuses and scratch.passing())
+            counts = not (known.fuses and scratch.passing(known.name, out))
             if type(out) in _PLAIN:
                 marks.put(out, index, counts=counts)
                 if not counts:

@@ -202,8 +202,10 @@ class Memory:
         pool = self._pool(stream, size <= _SMALL)
         at = bisect_left(pool, (size,))
         limit = config.max_split
-        if at < len(pool) and not (limit and size < limit <= pool[at][0]) and not (
-            limit and size >= limit and pool[at][0] >= size + _MIDDLE_SEGMENT
+        if (
+            at < len(pool)
+            and not (limit and size < limit <= pool[at][0])
+            and not (limit and size >= limit and pool[at][0] >= size + _MIDDLE_SEGMENT)
         ):
             block: Block = pool.pop(at)[2]
             block.free = False

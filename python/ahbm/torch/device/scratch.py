@@ -47,11 +47,10 @@ def _turned(x: torch.Tensor) -> int:
 
 # ---------------------------------------------------------------- what torch.compile does not keep
 
-# Not casts: the operands of products are kept, and gradients are casts.
 _FUSED = {
     "native_layer_norm", "native_layer_norm_backward", "native_group_norm", "native_group_norm_backward", "_softmax",
     "_softmax_backward_data", "_log_softmax", "_log_softmax_backward_data", "nll_loss_forward", "nll_loss_backward",
-    "native_dropout", "native_dropout_backward", "clone", "cat", "native_batch_norm", "_fused_rms_norm",
+    "native_dropout", "native_dropout_backward", "_to_copy", "clone", "cat", "native_batch_norm", "_fused_rms_norm",
     "native_batch_norm_backward", "_native_batch_norm_legit", "_fused_rms_norm_backward", "mean", "var_mean", "slice_backward",
 }  # fmt: skip
 _depth = [0]
@@ -64,9 +63,12 @@ def fuses(func: Any) -> bool:
     return torch.Tag.pointwise in func.tags or func._schema.name.rpartition("::")[2] in _FUSED
 
 
-def passing() -> bool:
-    """Whether results that are fused take no memory now: in what is compiled, and in backward where something is."""
-    return _depth[0] > 0 or (_compiled[0] and memory.in_backward())
+def passing(name: str, out: Any) -> bool:
+    """Whether results that are fused take no memory now: in what is compiled, and in backward where something is. But
+    casts to halves are operands of products, which are kept, and casts in backward are gradients."""
+    if memory.in_backward():
+        return _compiled[0] and name != "_to_copy"
+    return _depth[0] > 0 and not (name == "_to_copy" and out.dtype in (torch.float16, torch.bfloat16))
 
 
 def _enters(*_: Any) -> None:

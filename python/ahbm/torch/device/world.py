@@ -163,9 +163,13 @@ def _covers(kind: Any, args: Any, given: list[torch.Tensor]) -> bool:
         return True
     held = marks.storage(target)
     whole = held is not None and target.numel() * target.element_size() == held.nbytes()
-    if not whole or target.numel() > (values.limit(target.dtype) if len(given) > 1 else values.made_limit(target.dtype)):
+    if not whole or target.numel() > (
+        values.limit(target.dtype) if len(given) > 1 else values.made_limit(target.dtype)
+    ):
         return False
-    values.attach(target, torch._C._VariableFunctions.empty_strided(tuple(target.shape), target.stride(), dtype=target.dtype))
+    values.attach(
+        target, torch._C._VariableFunctions.empty_strided(tuple(target.shape), target.stride(), dtype=target.dtype)
+    )
     return True
 
 
