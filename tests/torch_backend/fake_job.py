@@ -23,7 +23,7 @@ def reading() -> None:
     assert f"{small.cuda()(ones.cuda()).mean():.4f}" == "4.0000"  # what is small has its data
     model = nn.Linear(128, 128).cuda()
     loss = model(torch.ones(3, 128, device="cuda")).mean()
-    assert f"{loss:.4f}" == "1.0000" and format(loss.cpu(), ".1f") == "1.0" and "%.2f" % loss == "1.00"
+    assert f"{loss:.4f}" == "1.0000" and format(loss.cpu(), ".1f") == "1.0" and "%.2f" % loss == "1.00"  # noqa: UP031
     assert "no data" in repr(model.weight) and "no data" in str(model(torch.ones(3, 128, device="cuda")))
     assert f"{torch.zeros(3).mean():.2f}" == "0.00" and repr(torch.zeros(2)) == "tensor([0., 0.])"
     assert repr(torch.arange(2, device="cuda")) == "tensor([0, 1], device='cuda:0')"

@@ -176,9 +176,8 @@ def shards() -> None:
         torch.cuda.synchronize()
         took = time.time() - t0
         if rank == 0:
-            print(
-                f"step {step:5d} | loss: {total.item():.6f} | norm: {norm:.4f} | tok/sec: {B * T * 2 * world / took:.2f}"
-            )
+            rate = B * T * 2 * world / took
+            print(f"step {step:5d} | loss: {total.item():.6f} | norm: {norm:.4f} | tok/sec: {rate:.2f}")
             with open(os.path.join(FOLDER, "log.txt"), "a") as log:
                 log.write(f"{step} train {total.item():.6f}\n")
     dist.destroy_process_group()

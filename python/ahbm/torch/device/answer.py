@@ -335,9 +335,9 @@ class Answer:
         what = f"a step (mean of {self.steps})" if self.steps else "the job"
         like = " like this one" if self.alike else ""
         lines = [
-            f"ahbm: {memory.words(self.memory)}; {what} takes {us(step)} us on {len(job.ranks)} ranks{like} of a {job.topology}: computing "
-            f"{us(computes)} us ({share(computes)}), exposed communication and waiting {us(exposed)} us "
-            f"({share(exposed)})"
+            f"ahbm: {memory.words(self.memory)}; {what} takes {us(step)} us on {len(job.ranks)} ranks{like} of a "
+            f"{job.topology}: computing {us(computes)} us ({share(computes)}), exposed communication and waiting "
+            f"{us(exposed)} us ({share(exposed)})"
         ]
         rows: list[tuple[str, ...]] = [("line", "collective", "calls", "takes (us)", "exposed (us)", "by")]
         rows += [

@@ -1,8 +1,8 @@
 """Files of tensors without data (`--fake`).
 
-`torch.save` writes the sizes of tensors without data, and their data where it is known. Such a file is no checkpoint for
-others: torch refuses it, as its tensors name a function of this module. `torch.load` reads these files and all others;
-it maps files to memory, so that a checkpoint takes none.
+`torch.save` writes the sizes of tensors without data, and their data where it is known. Such a file is no checkpoint
+for others: torch refuses it, as its tensors name a function of this module. `torch.load` reads these files and all
+others; it maps files to memory, so that a checkpoint takes none.
 """
 
 from __future__ import annotations

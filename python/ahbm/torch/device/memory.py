@@ -1,9 +1,9 @@
 """Memory of devices that are not there: torch's caching allocator, its limit, and what the most of it is.
 
-As `c10/cuda/CUDACachingAllocator.cpp` has it: requests are rounded to 512 B; those of up to 1 MiB come from segments of 2
-MiB, of up to 10 MiB from segments of 20 MiB, larger ones from segments of their own, rounded to 2 MiB; the smallest free
-block that is large enough is split, neighbours that are free are merged, and free segments are given back where the
-device has no room. What cuBLAS keeps for a stream and a thread is reserved, and no tensor's.
+As `c10/cuda/CUDACachingAllocator.cpp` has it: requests are rounded to 512 B; those of up to 1 MiB come from segments
+of 2 MiB, of up to 10 MiB from segments of 20 MiB, larger ones from segments of their own, rounded to 2 MiB. The
+smallest free block that is large enough is split, neighbours that are free are merged, and free segments are given back
+where the device has no room. What cuBLAS keeps for a stream and a thread is reserved, and no tensor's.
 """
 
 from __future__ import annotations
@@ -322,13 +322,13 @@ class Memory:
             limit = f"{text(int(total * self.fraction))} allowed; "
         used = self.allocated.now + self.kept
         return (
-            f"CUDA out of memory. Tried to allocate {text(nbytes)}. GPU {self.index} has a total capacity of {text(total)} "
-            f"of which {text(max(0, total - held))} is free. {limit}"
+            f"CUDA out of memory. Tried to allocate {text(nbytes)}. GPU {self.index} has a total capacity of "
+            f"{text(total)} of which {text(max(0, total - held))} is free. {limit}"
             f"Including non-PyTorch memory, this process has {text(held)} memory in use. "
-            f"Of the allocated memory {text(used)} is allocated by PyTorch, and {text(held - used)} is reserved by PyTorch "
-            "but unallocated. If reserved but unallocated memory is large try setting "
-            "PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation. See documentation for Memory Management "
-            "(https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-alloc-conf)"
+            f"Of the allocated memory {text(used)} is allocated by PyTorch, and {text(held - used)} is reserved by "
+            "PyTorch but unallocated. If reserved but unallocated memory is large try setting "
+            "PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation. See documentation for Memory "
+            "Management (https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-alloc-conf)"
         )
 
     def room(self, nbytes: int) -> None:
@@ -425,7 +425,7 @@ def of(index: int) -> Memory:
 
 
 def ask(index: int | None, args: Any, kwargs: Any, given: list[torch.Tensor]) -> None:
-    """An operation will make a tensor on a device: raises torch.OutOfMemoryError before the host takes memory for it."""
+    """An operation will make a tensor on a device: raises torch.OutOfMemoryError before the host takes its memory."""
     if index is None or index < 0:
         return
     if given:
@@ -454,7 +454,8 @@ def refused(index: int | None, error: RuntimeError) -> None:
     of(index).failed = of(index).allocated.now + nbytes
     raise torch.OutOfMemoryError(
         f"CUDA out of memory. Tried to allocate {text(nbytes)}. The device that is not there would have room, but its "
-        "tensors lie in the host's memory, which has not: python -m ahbm.torch --device cuda:1 --ranks 1 --fake needs none"
+        "tensors lie in the host's memory, which has not: python -m ahbm.torch --device cuda:1 --ranks 1 --fake needs "
+        "none"
     ) from None
 
 

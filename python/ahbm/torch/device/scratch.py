@@ -51,15 +51,16 @@ _FUSED = {
     "native_layer_norm", "native_layer_norm_backward", "native_group_norm", "native_group_norm_backward", "_softmax",
     "_softmax_backward_data", "_log_softmax", "_log_softmax_backward_data", "nll_loss_forward", "nll_loss_backward",
     "native_dropout", "native_dropout_backward", "_to_copy", "clone", "cat", "native_batch_norm", "_fused_rms_norm",
-    "native_batch_norm_backward", "_native_batch_norm_legit", "_fused_rms_norm_backward", "mean", "var_mean", "slice_backward",
+    "native_batch_norm_backward", "_native_batch_norm_legit", "_fused_rms_norm_backward", "mean", "var_mean",
+    "slice_backward",
 }  # fmt: skip
 _depth = [0]
 _compiled = [False]
 
 
 def fuses(func: Any) -> bool:
-    """Whether generated code makes an operation part of the kernels that read its result, and makes it again in backward
-    where that is read there."""
+    """Whether generated code makes an operation part of the kernels that read its result, and makes it again in
+    backward where that is read there."""
     return torch.Tag.pointwise in func.tags or func._schema.name.rpartition("::")[2] in _FUSED
 
 

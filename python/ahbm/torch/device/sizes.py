@@ -1,9 +1,9 @@
 """What is expected of data that is not there (`--fake`): sizes that depend on it, and values that a script asks for.
 
 Numbers are 1 and truth values False, of `all` True; nothing is infinite or no number. Half of a comparison's truth
-values are True. What a router, a sort or a draw chooses is spread over all that there is to choose from, evenly or, with
-`--routing skew=S`, so that the fullest choice gets S times the mean. What is so invented stays: all that is computed
-from it agrees.
+values are True. What a router, a sort or a draw chooses is spread over all that there is to choose from, evenly or,
+with `--routing skew=S`, so that the fullest choice gets S times the mean. What is so invented stays: all that is
+computed from it agrees.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ UNKNOWN = (DynamicOutputShapeException, DataDependentOutputException, Unsupporte
 PATIENCE = 1000
 """Times that a line of a script is told the same invented truth value before it is told the other one once."""
 CHOICES = {
-    "topk", "sort", "argsort", "argmax", "argmin", "max", "min", "mode", "kthvalue", "median", "nanmedian", "multinomial",
+    "topk", "sort", "argsort", "argmax", "argmin", "max", "min", "mode", "kthvalue", "median", "nanmedian",
+    "multinomial",
     "isnan", "isinf", "isposinf", "isneginf", "isfinite", "isreal", "any", "all", "_is_all_true", "_is_any_true",
     "eq", "ne",
 }  # fmt: skip

@@ -1,0 +1,65 @@
+"""Scripts whose tensors have no data (`--fake`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from test_device import run
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with files that a run with data has written."""
+    torch.save({"labels": torch.tensor([3, 1, 2]), "images": torch.ones(64, 3, 8, 8)}, tmp_path / "real.pt")
+    (np.arange(5000) % 1000).astype(np.uint16).tofile(tmp_path / "tokens.bin")
+    return tmp_path
+
+
+@pytest.mark.parametrize("routing", [(), ("--routing", "skew=3")])
+def test_what_scripts_do_with_values_works(routing: tuple[str, ...], folder: Path) -> None:
+    script = str(HERE / "fake_job.py")
+    done = run("--device", "cuda:1", "--ranks", "1", "--fake", *routing, script, str(folder))
+    assert done.returncode == 0 and "all is there" in done.stdout, done.stderr
+    for what in ("numbers", "masks", "choices", "truth values"):
+        assert done.stderr.count(f"--fake invents {what}") == 1
+
+
+@pytest.mark.parametrize(("style", "ranks"), [("nano", 4), ("shards", 4), ("cifar", 1), ("experts", 4)])
+def test_styles_of_public_scripts_run_unchanged(style: str, ranks: int, folder: Path) -> None:
+    script = str(HERE / "fake_scripts.py")
+    done = run("--device", "cuda:4", "--ranks", f"{ranks}", "--fake", script, style, str(folder))
+    assert done.returncode == 0 and "all is there" in done.stdout, done.stderr
+    assert "ahbm: fits:" in done.stderr
+
+
+SAVES = """\
+import sys, torch
+model = torch.nn.Linear(128, 128).cuda()
+torch.save(model.state_dict(), sys.argv[1])
+"""
+
+
+def test_a_file_without_data_is_refused_by_others(tmp_path: Path) -> None:
+    script, file = tmp_path / "saves.py", tmp_path / "state.pt"
+    script.write_text(SAVES)
+    done = run("--device", "cuda:1", "--ranks", "1", "--fake", str(script), str(file))
+    assert done.returncode == 0 and "sizes and no data" in done.stderr, done.stderr
+    with pytest.raises(Exception, match="tensor_without_data"):
+        torch.load(file)
+    with pytest.raises(Exception, match="AHBM-U156"):
+        torch.load(file, weights_only=False)
+
+
+def test_a_routing_that_is_none_is_refused() -> None:
+    script = str(HERE / "device_step.py")
+    assert run("--device", "cuda:1", "--routing", "skew=2", script).returncode == 2
+    done = run("--device", "cuda:1", "--ranks", "1", "--fake", "--routing", "skew=0.5", script)
+    assert done.returncode and "AHBM-C127" in done.stderr
