@@ -220,14 +220,16 @@ def main() -> None:
         os.environ["AHBM_ROUTING"] = asked.routing
     if asked.record is None:
         serving = activate()
-        search = Search()
+        search = None if os.environ.get(DEVICE) else Search()
         try:
             with serving:
                 runpy.run_path(asked.script, run_name="__main__")
         except BaseException:
-            search.tell(failed=True)
+            if search is not None:
+                search.tell(failed=True)
             raise
-        search.tell(failed=False)
+        if search is not None:
+            search.tell(failed=False)
         return
     with ahbm.torch.record(asked.record):
         try:

@@ -25,7 +25,7 @@ from ahbm.base.words import aligned, span
 from ahbm.errors import AhbmError, ConfigError
 from ahbm.torch import compute, places, report
 from ahbm.torch.alone import Alone
-from ahbm.torch.device import memory, module
+from ahbm.torch.device import fits, module
 from ahbm.torch.device.bandwidth import more_bandwidth
 from ahbm.torch.device.lanes import Lanes
 from ahbm.torch.device.meter import FACTORS, meter
@@ -67,7 +67,7 @@ def install() -> None:
     report.check()
     places.on_open.append(_opened)
     register_optimizer_step_post_hook(_stepped)
-    memory.install()
+    fits.install()
     atexit.register(_alone)
     before = sys.excepthook
 
@@ -129,12 +129,12 @@ class Keeper:
     def leaves(self) -> None:
         """The rank leaves: writes its journal down."""
         lanes, meter.lanes = meter.lanes, None
-        if lanes is None or (_failed[0] and self.families is None and not memory.ended[0]):
+        if lanes is None or (_failed[0] and self.families is None and not fits.ended[0]):
             return
         try:
             alike = None if self.families is None else self.families.known
             self.steps = lanes.keep(self.folder / "step", self.rank, self.ranks, alike)
-            facts = {"memory": memory.facts(), "flops": meter.flops, "kernels": meter.by_name}
+            facts = {"memory": fits.facts(), "flops": meter.flops, "kernels": meter.by_name}
             (self.folder / f"facts.{self.rank}.json").write_text(json.dumps(facts))
         except (AhbmError, OSError) as error:
             print(f"ahbm: rank {self.rank} keeps no journal: {error}", file=sys.stderr)
@@ -144,7 +144,7 @@ class Keeper:
         if (self.rank and self.families is None) or not self.folder.exists():
             return
         try:
-            if self.families is not None or not _failed[0] or memory.ended[0]:
+            if self.families is not None or not _failed[0] or fits.ended[0]:
                 print(self._answer(), file=sys.stderr)
         except AhbmError as error:
             print(f"ahbm: what a step takes is not known: {error}", file=sys.stderr)
@@ -233,7 +233,7 @@ class Answer:
     steps: int
     """How many steps the job is; 0 where no optimizer made one."""
     memory: list[dict[str, Any]]
-    """What `memory.facts` says, per rank that was played."""
+    """What `fits.facts` says, per rank that was played."""
     alike: bool = False
     """One rank was played, for all."""
     changes: list[Change] = field(default_factory=list)
@@ -335,7 +335,7 @@ class Answer:
         what = f"a step (mean of {self.steps})" if self.steps else "the job"
         like = " like this one" if self.alike else ""
         lines = [
-            f"ahbm: {memory.words(self.memory)}; {what} takes {us(step)} us on {len(job.ranks)} ranks{like} of a "
+            f"ahbm: {fits.words(self.memory)}; {what} takes {us(step)} us on {len(job.ranks)} ranks{like} of a "
             f"{job.topology}: computing {us(computes)} us ({share(computes)}), exposed communication and waiting "
             f"{us(exposed)} us ({share(exposed)})"
         ]

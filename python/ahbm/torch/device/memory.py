@@ -288,6 +288,7 @@ class Memory:
         for pool in self._pools.values():
             grain = _SMALL_SEGMENT if pool.small else _MIDDLE_SEGMENT
             kept: list[Any] = []
+            block: Block
             for size, at, block in pool:
                 gone = 0
                 if block.before is None and block.after is None:
@@ -307,10 +308,11 @@ class Memory:
                     block.size = size - gone
                     kept.append((block.size, at, block))
                 else:
-                    if block.before is not None:
-                        block.before.after = block.after
-                    if block.after is not None:
-                        block.after.before = block.before
+                    before, after = block.before, block.after
+                    if before is not None:
+                        before.after = after
+                    if after is not None:
+                        after.before = before
             kept.sort(key=lambda one: one[:2])
             pool[:] = kept
 
@@ -492,10 +494,13 @@ def functions(held: Callable[[Any], Memory]) -> dict[str, Any]:
             found: str = _summary(device=held(device).index, abbreviated=abbreviated)
         return found
 
-    allocated = {"allocated", "device_memory_used"}
+    def empty() -> None:
+        for one in _known.values():
+            one.empty_cache()
+
     found: dict[str, Any] = {}
     for name in ("allocated", "reserved", "cached"):
-        count = "allocated" if name in allocated else "reserved"
+        count = "allocated" if name == "allocated" else "reserved"
         found[f"memory_{name}"] = lambda device=None, count=count: getattr(held(device), count).now
         found[f"max_memory_{name}"] = lambda device=None, count=count: getattr(held(device), count).peak
     return found | {
@@ -508,118 +513,10 @@ def functions(held: Callable[[Any], Memory]) -> dict[str, Any]:
         "reset_max_memory_allocated": lambda device=None: held(device).reset_peak(),
         "reset_max_memory_cached": lambda device=None: held(device).reset_peak(),
         "reset_accumulated_memory_stats": lambda device=None: held(device).reset_accumulated(),
-        "empty_cache": lambda: [one.empty_cache() for one in _known.values()] and None,
+        "empty_cache": empty,
         "set_per_process_memory_fraction": set_fraction,
         "get_per_process_memory_fraction": lambda device=None: held(device).fraction,
     }
 
 
 _summary: Any = torch.cuda.memory_summary
-
-
-# ---------------------------------------------------------------- what it is
-
-
-def tag(tensors: Any, kind: str) -> None:
-    """Says what tensors are."""
-    from ahbm.torch.device import marks
-
-    for x in tensors:
-        for part in marks.parts(x) or [x]:
-            held = marks.storage(part)
-            mark = None if held is None else marks.mark_of(held)
-            if mark is not None and mark.use is not None:
-                mark.use.kind = kind
-
-
-def tag_optimizer(optimizer: Any) -> None:
-    """Says what the tensors of an optimizer are."""
-    every = [p for group in optimizer.param_groups for p in group["params"]]
-    tag(every, PARAMETERS)
-    tag((p.grad for p in every if p.grad is not None), GRADIENTS)
-    state = [x for one in optimizer.state.values() if isinstance(one, dict) for x in one.values()]
-    tag((x for x in state if isinstance(x, torch.Tensor)), STATE)
-
-
-def tag_all() -> None:
-    """Says what all tensors are that the script still has; takes a while."""
-    import gc
-
-    optimizers = []
-    for found in gc.get_objects():
-        if isinstance(found, torch.nn.Parameter):
-            tag([found], PARAMETERS)
-            if found.grad is not None:
-                tag([found.grad], GRADIENTS)
-        elif isinstance(found, torch.optim.Optimizer):
-            optimizers.append(found)
-    for optimizer in optimizers:
-        tag_optimizer(optimizer)
-
-
-def facts() -> dict[str, Any]:
-    """What an answer says of the memory of the current device."""
-    from ahbm.torch.device import marks
-
-    held = of(marks.current())
-    failed = held.failed if ended[0] else None
-    return {
-        "peak": held.highest,
-        "reserved": held.reserved.peak,
-        "libraries": held.kept,
-        "failed": failed,
-        "capacity": held.capacity,
-        "most": held.most() + ([("what was asked for last", held.asked)] if failed else []),
-    }
-
-
-def install() -> None:
-    """Watches optimizers, for what their tensors are, and the end of the script."""
-    import sys
-
-    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-
-    def before(optimizer: Any, *_: Any) -> None:
-        tag_optimizer(optimizer)
-        stepping[0] = True
-
-    def after(optimizer: Any, *_: Any) -> None:
-        stepping[0] = False
-        tag_optimizer(optimizer)
-
-    register_optimizer_step_pre_hook(before)
-    register_optimizer_step_post_hook(after)
-    hooks = sys.excepthook
-
-    def hook(kind: Any, error: Any, trace: Any) -> None:
-        if isinstance(error, torch.OutOfMemoryError):
-            ended[0] = True
-            tag_all()
-        hooks(kind, error, trace)
-
-    sys.excepthook = hook
-
-
-ended = [False]
-"""Whether the end of the memory has ended the script."""
-SMALLEST = 0.05
-"""The share from which on a kind is named."""
-
-
-def words(found: list[dict[str, Any]]) -> str:
-    """Whether it fits, and what the most of it is. `found`: the facts of every rank."""
-    if not found:
-        return ""
-    worst = max(found, key=lambda one: (one["failed"] or 0, one["peak"]))
-    needed, capacity = worst["failed"] or worst["peak"], worst["capacity"]
-    rows = sorted(worst["most"], key=lambda row: -row[1])
-    most = [(kind, nbytes) for kind, nbytes in rows if nbytes >= SMALLEST * needed]
-    digits = 3 if needed < GIB else 1
-
-    def gib(nbytes: int) -> str:
-        return f"{nbytes / GIB:,.{digits}f}"
-
-    head = f"{'does not fit' if worst['failed'] else 'fits'}: {gib(needed)} of {capacity / GIB:,.0f} GiB"
-    if not worst["failed"] and needed < 0.5 * capacity:
-        return head
-    return head + (f", most of it: {', '.join(f'{kind} {gib(nbytes)}' for kind, nbytes in most)}" if most else "")

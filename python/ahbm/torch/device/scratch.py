@@ -119,4 +119,4 @@ def install() -> None:
         enters(self)
 
     torch.compile = compile_
-    torch.nn.Module.compile = compile_module  # type: ignore[method-assign]
+    torch.nn.Module.compile = compile_module
