@@ -118,7 +118,7 @@ def training() -> None:
     schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
     scaler = torch.amp.GradScaler("cuda")
     right = 0
-    for x, y in DataLoader(Rows(), batch_size=8, num_workers=2, shuffle=True):
+    for x, y in DataLoader(Rows(), batch_size=8, num_workers=2, shuffle=True, pin_memory=True):
         x, y = x.cuda(non_blocking=True), y.cuda(non_blocking=True)
         with torch.autocast("cuda", dtype=torch.float16):
             loss = F.cross_entropy(model(x), y)

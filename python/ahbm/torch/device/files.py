@@ -72,25 +72,17 @@ def _view(storage: Any, size: Any, stride: Any, offset: int, dtype: torch.dtype)
 
 def _storage(nbytes: int, index: int | None, beside: Any) -> Any:
     """A tensor whose storage is one without data, on a device."""
-    marks.honest[0] = True
-    try:
-        with marks.fake[0]:
-            whole = torch.ops.aten.empty.memory_format([nbytes], dtype=torch.uint8, device=torch.device("cpu"))
-    finally:
-        marks.honest[0] = False
+    with values.Faking(marks.fake[0]):
+        whole = torch.ops.aten.empty.memory_format([nbytes], dtype=torch.uint8, device=torch.device("cpu"))
     if beside is not None:
         values.attach_storage(whole.untyped_storage(), beside)
     return marks.put(whole, index) if index is not None else whole
 
 
 def _fake_view(whole: Any, size: Any, stride: Any, offset: int, dtype: torch.dtype) -> Any:
-    marks.honest[0] = True
-    try:
-        with marks.fake[0]:
-            out = torch.ops.aten.empty.memory_format([0], dtype=dtype, device=torch.device("cpu"))
-            out.set_(whole.untyped_storage(), offset, tuple(size), tuple(stride))
-    finally:
-        marks.honest[0] = False
+    with values.Faking(marks.fake[0]):
+        out = torch.ops.aten.empty.memory_format([0], dtype=dtype, device=torch.device("cpu"))
+        out.set_(whole.untyped_storage(), offset, tuple(size), tuple(stride))
     return out
 
 

@@ -7,6 +7,7 @@ answer by the mark.
 
 from __future__ import annotations
 
+from threading import get_ident
 from typing import Any
 
 import torch
@@ -205,12 +206,12 @@ def set_current(index: int) -> None:
 _DEVICES = [torch.device(KIND, index) for index in range(64)]
 
 
-honest = [False]
-"""Whether tensors say for the moment where they are in truth."""
+honest = [0]
+"""The thread whose tensors say for the moment where they are in truth; 0 where there is none."""
 
 
 def _device(x: Any) -> torch.device:
-    index = None if honest[0] else where(x)
+    index = None if honest[0] and honest[0] == get_ident() else where(x)
     if index is not None:
         return _DEVICES[index] if index < len(_DEVICES) else torch.device(KIND, index)
     found: torch.device = _BASE.device.__get__(x)
@@ -240,7 +241,7 @@ def install() -> None:
 
     def fake_device(x: Any) -> torch.device:
         found: torch.device = tells(x)
-        index = None if found.type == "meta" or honest[0] else where(x)
+        index = None if found.type == "meta" or honest[0] == get_ident() else where(x)
         return found if index is None else torch.device(KIND, index)
 
     fake.device = property(fake_device)

@@ -231,12 +231,8 @@ def _hollow(mode: Any, found: Any) -> Any:
 
 def _sized(mode: Any, size: Any, dtype: torch.dtype) -> Any:
     """A tensor of a size, without data."""
-    marks.honest[0] = True
-    try:
-        with mode:
-            return torch.ops.aten.empty.memory_format(list(size), dtype=dtype, device=torch.device("cpu"))
-    finally:
-        marks.honest[0] = False
+    with values.Faking(mode):
+        return torch.ops.aten.empty.memory_format(list(size), dtype=dtype, device=torch.device("cpu"))
 
 
 def _know(x: Any) -> bool:

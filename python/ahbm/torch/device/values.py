@@ -33,6 +33,30 @@ real = _Real()
 """`on`: what the calling thread makes has data, wherever it is said to be."""
 
 
+_lock = threading.RLock()
+
+
+class Faking:
+    """torch's fake kernels, one thread at a time, with tensors that say where they are in truth."""
+
+    __slots__ = ("mode",)
+
+    def __init__(self, mode: Any) -> None:
+        self.mode = mode
+
+    def __enter__(self) -> None:
+        _lock.acquire()
+        marks.honest[0] = threading.get_ident()
+        self.mode.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        try:
+            self.mode.__exit__(*error)
+        finally:
+            marks.honest[0] = 0
+            _lock.release()
+
+
 def hollow(x: Any) -> bool:
     """Whether a tensor has no data of its own."""
     return isinstance(x, FakeTensor)
@@ -111,12 +135,8 @@ def drop(x: Any) -> None:
 
 def hollowed(mode: Any, found: torch.Tensor) -> Any:
     """A tensor of a size, whose data is beside it. Shares nothing with other tensors."""
-    marks.honest[0] = True
-    try:
-        with mode:
-            out = _empty(tuple(found.shape), found.stride(), dtype=found.dtype, device=torch.device("cpu"))
-    finally:
-        marks.honest[0] = False
+    with Faking(mode):
+        out = _empty(tuple(found.shape), found.stride(), dtype=found.dtype, device=torch.device("cpu"))
     attach(out, found)
     return out
 

@@ -104,12 +104,8 @@ def is_large(args: Any, dtype: torch.dtype | None) -> bool:
 def run(mode: Any, kind: Any, func: Any, args: Any, kwargs: Any, given: list[torch.Tensor]) -> Any:
     """An operation of tensors of which some may have no data, with its data where that is known."""
     if kind.is_view and given and isinstance(given[0], FakeTensor):
-        marks.honest[0] = True
-        try:
-            with mode:
-                return func(*args, **kwargs)
-        finally:
-            marks.honest[0] = False
+        with values.Faking(mode):
+            return func(*args, **kwargs)
     known, beside = True, False
     for x in given:
         if isinstance(x, FakeTensor):
@@ -123,15 +119,11 @@ def run(mode: Any, kind: Any, func: Any, args: Any, kwargs: Any, given: list[tor
         found = sizes.run(mode, kind, func, args, kwargs)
         if found is not NotImplemented:
             return found
-    marks.honest[0] = True  # torch's fake kernels make tensors where they find others
     try:
-        with mode:
+        with values.Faking(mode):  # torch's fake kernels make tensors where they find others
             out = func(*args, **kwargs)
     except sizes.UNKNOWN:
-        marks.honest[0] = False
         return sizes.by_example(mode, func, args, kwargs)
-    finally:
-        marks.honest[0] = False
     if kind.is_view:
         for x in given:
             if not isinstance(x, FakeTensor) and isinstance(out, FakeTensor) and out.shape == x.shape:
