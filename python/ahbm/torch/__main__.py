@@ -17,7 +17,7 @@ import os
 import runpy
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -134,6 +134,15 @@ def activate() -> AbstractContextManager[None]:
     return compat(serve)
 
 
+def ending() -> AbstractContextManager[None]:
+    """Around a script on devices that are not there: how it ends is remembered for the answer."""
+    if devices() is None:
+        return nullcontext()
+    from ahbm.torch.device import ending
+
+    return ending.main()
+
+
 def _bring_up_children() -> None:
     """Has processes that the script spawns start with `ahbm.torch.child` instead of the script."""
     prepares = multiprocessing.spawn.get_preparation_data
@@ -200,6 +209,7 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, metavar="N", help="with --device: this one process stands for N ranks")
     parser.add_argument("--rank", type=int, default=0, metavar="K", help="with --ranks: which of them it is")
     parser.add_argument("--fake", action="store_true", help="with --ranks: tensors have sizes and no data")
+    parser.add_argument("--steps", metavar="N", help="with --device: the script ends after N iterations, with exit status 0")
     parser.add_argument("script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     asked = parser.parse_args()
@@ -213,11 +223,15 @@ def main() -> None:
             parser.error("--ranks N needs --device, --rank K is below N, and --fake needs --ranks")
         os.environ["AHBM_WORLD"] = f"{asked.ranks}:{asked.rank}"
         os.environ["AHBM_FAKE"] = "1" if asked.fake else ""
+    if asked.steps is not None:
+        if asked.device is None or not asked.steps.isdecimal() or not int(asked.steps):
+            parser.error("--steps N needs --device, and N is 1 or more")
+        os.environ["AHBM_END_AFTER"] = asked.steps
     if asked.record is None:
         serving = activate()
         search = Search()
         try:
-            with serving:
+            with serving, ending():
                 runpy.run_path(asked.script, run_name="__main__")
         except BaseException:
             search.tell(failed=True)
