@@ -14,8 +14,8 @@ from ahbm.errors import AhbmError, RankError, Site
 _PACKAGE = str(Path(__file__).parent.parent) + os.sep
 _LIBRARIES = tuple(sysconfig.get_paths()[key] for key in ("stdlib", "purelib", "platlib"))
 _INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
-_SCRIPT, _LIBRARY, _FRONT = range(3)
-"""Whose code a file is: the user's; a library's; that of this package, of torch or of Python, which is never told of."""
+SCRIPT, LIBRARY, FRONT = range(3)
+"""Whose code a file is: the user's; a library's; or that of this package, torch and Python, which is never told of."""
 
 backward = [""]
 """The line whose backward pass is under way: autograd may make calls in threads of its own."""
@@ -28,10 +28,10 @@ def call_origin() -> str:
     library = None
     while True:
         code = frame.f_code
-        kind = _kind(code.co_filename)
-        if kind == _SCRIPT:
+        kind = kind_of(code.co_filename)
+        if kind == SCRIPT:
             return _place(code.co_filename, frame.f_lineno)
-        if kind == _LIBRARY:
+        if kind == LIBRARY:
             library = frame
         if frame.f_back is None:
             break
@@ -43,16 +43,17 @@ def call_origin() -> str:
 
 
 @lru_cache(1 << 12)
-def _kind(file: str) -> int:
+def kind_of(file: str) -> int:
+    """Whose code a file is: `SCRIPT`, `LIBRARY` or `FRONT`."""
     if file.startswith((_PACKAGE, "<frozen", "<eval_with_key", "<timeit-src")):
-        return _FRONT
+        return FRONT
     torch = sys.modules.get("torch")
     place = getattr(torch, "__file__", None)
     if place is not None and file.startswith(os.path.dirname(place) + os.sep):
-        return _FRONT
+        return FRONT
     if any(part in file for part in _INSTALLED):
-        return _FRONT if file.rpartition("-packages")[2].startswith(f"{os.sep}torch{os.sep}") else _LIBRARY
-    return _FRONT if file.startswith(_LIBRARIES) else _SCRIPT
+        return FRONT if file.rpartition("-packages")[2].startswith(f"{os.sep}torch{os.sep}") else LIBRARY
+    return FRONT if file.startswith(_LIBRARIES) else SCRIPT
 
 
 @lru_cache(1 << 12)
@@ -77,7 +78,7 @@ def rank_error(rank: int, error: BaseException) -> RankError:
 def _raised_at(error: BaseException) -> str:
     place = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
-        if _kind(frame.f_code.co_filename) == _SCRIPT:
+        if kind_of(frame.f_code.co_filename) == SCRIPT:
             place = f"{Path(frame.f_code.co_filename).name}:{line}"
     return place
 

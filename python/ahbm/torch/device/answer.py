@@ -27,11 +27,12 @@ from ahbm.base.words import aligned, lasts, span
 from ahbm.errors import AhbmError, ConfigError
 from ahbm.torch import compute, places, report
 from ahbm.torch.alone import Alone
-from ahbm.torch.device import ending, marks, module, watch
+from ahbm.torch.device import clock, ending, marks, module, watch
 from ahbm.torch.device.bandwidth import more_bandwidth
-from ahbm.torch.device.kept import Kept, common, cut, write
+from ahbm.torch.device.kept import Kept, common, cut
 from ahbm.torch.device.lanes import Lanes
 from ahbm.torch.device.meter import FACTORS, meter
+from ahbm.torch.journal import write
 
 if TYPE_CHECKING:
     from ahbm.job.best import Best
@@ -73,9 +74,10 @@ def install() -> None:
         if multiprocessing.parent_process() is None:
             atexit.register(_alone)
         else:
-            ending.in_child.append(lambda: util.Finalize(None, _alone, exitpriority=50) and None)
+            ending.in_child.append(_in_child)
     watch.Watch(lambda: meter.lanes).install()
     ending.install()
+    clock.install()
 
 
 def _opened(place: Place, opts: Any, ranks: int, setup: Setup) -> None:
@@ -96,6 +98,10 @@ def _opened(place: Place, opts: Any, ranks: int, setup: Setup) -> None:
     place.keeper = Keeper(place.rank, Path(folder), ranks, setup, families)
     if families is not None:
         atexit.register(place.keeper.ends)
+
+
+def _in_child() -> None:
+    util.Finalize(None, _alone, exitpriority=50)
 
 
 def _alone() -> None:
@@ -197,9 +203,8 @@ class Keeper:
         """The answer for iterations of these numbers; without any, for all that there is."""
         from ahbm.job.open import open_
 
-        alike, edges = None, []
-        if self.families is not None:
-            alike = [[(of.name, of.ranks) for of in family] for family in self.families.known]
+        alike = None if self.families is None else self.families.known
+        edges = []
         for rank, kept in enumerate(ranks):
             nodes, ends = cut(kept, numbers) if numbers else (kept.nodes, [len(kept.nodes)])
             write(nodes, self.folder / "step", self.rank if alike is not None else rank, self.ranks, alike)
@@ -217,6 +222,7 @@ class Keeper:
         peaks = [kept.facts["peak"] for kept in ranks]
         found = Answer.of(opened, len(numbers), peaks, alike=self.families is not None)
         found.numbers, found.how, found.ended = numbers, how, max(kept.steps for kept in ranks)
+        found.clock = clock.note(watch.script())
         found.each_ns = spread(found.job, edges) if numbers else []
         found.beside, found.odd = max(map(Beside.of, ranks)), max(map(_odd, ranks))
         return found
@@ -259,7 +265,7 @@ class Beside:
                 if kind != "COMP_NODE":
                     calls += 1
                     continue
-                facts = dict(told)
+                facts: dict[str, Any] = dict(told)
                 flops += (done := facts["num_ops"])
                 of, host = facts.get("num_ops_dtype", "f16"), "host_copy" in facts
                 ps += meter.machine.kernel_ps(
@@ -347,6 +353,8 @@ class Answer:
     """How the script ended, where it did not by itself."""
     ended: int = 0
     """After how many iterations."""
+    clock: str = ""
+    """Which time the script was told."""
 
     @classmethod
     def of(cls, opened: Any, steps: int, peaks: list[int], *, alike: bool = False) -> Answer:
@@ -383,7 +391,11 @@ class Answer:
         factors = ", ".join(f"{name} takes {factor:g} times as long" for name, factor in meter.factors)
         told = [f"{FACTORS}: {factors}"] if factors else []
         if self.odd:
-            told.append(f"{self.odd} of the iterations looked at {'is' if self.odd == 1 else 'are'} unlike the others and not counted")
+            told.append(
+                f"{self.odd} of the iterations {'is' if self.odd == 1 else 'are'} unlike the others and not looked at"
+            )
+        if self.clock:
+            told.append(self.clock)
         return [*told, *self.job.notes]
 
     @property

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import torch.multiprocessing.spawn
+from torch.multiprocessing.spawn import _wrap
 
 from ahbm.base.words import span
 from ahbm.errors import ConfigError
@@ -146,7 +146,7 @@ def install() -> None:
     def run(process: Any) -> None:
         for function in in_child:
             function()
-        if process._target is torch.multiprocessing.spawn._wrap:  # which keeps errors to itself
+        if process._target is _wrap:  # which keeps errors to itself
             of, *rest = process._args
             process._args = (noting()(of), *rest)
         with noting():
@@ -201,7 +201,7 @@ def at_once() -> None:
 
 
 def undisturbed() -> Callable[[], None]:
-    """Until what is returned is called, SIGTERM does not keep the process from its answer, and Ctrl-C ends it at once."""
+    """Until the function that it returns is called, SIGTERM does not stop the answer, and Ctrl-C ends the process."""
     if threading.current_thread() is not threading.main_thread():
         return lambda: None
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}

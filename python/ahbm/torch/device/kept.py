@@ -1,8 +1,8 @@
 """What a rank has kept of its journal, and the part of it that all ranks have: iterations of the same numbers.
 
 A rank writes down all that it has. Who answers looks at the iterations that every rank has found to be like its usual
-one, in the order of their numbers: whatever differs from rank to rank, as kernels of pipeline stages do, their calls are
-then those of one another.
+one, in the order of their numbers. Kernels may differ from rank to rank, as those of pipeline stages do: an iteration
+has the same number on every rank, so what one sends another receives.
 """
 
 from __future__ import annotations
@@ -13,12 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ahbm._core import write_recording
-from ahbm.errors import DistributedError
 from ahbm.torch.device.steps import Found, Range
-
-Node = tuple[str, str, list[int], int, int, list[tuple[str, Any]]]
-"""Kind, name, nodes that it waits for, start and duration in ps, and facts."""
+from ahbm.torch.journal import Node
 
 
 @dataclass
@@ -45,10 +41,11 @@ class Kept:
     @classmethod
     def load(cls, path: Path) -> Kept:
         """What `store` has written."""
-        nodes, (whole, looked, beside), marked, all_of_it, steps, facts = json.loads(path.read_text())
+        nodes, (whole, looked, beside), marked, all_of_it, steps, told = json.loads(path.read_text())
         found = Found([(a, b) for a, b in whole], {}, {number: (a, b) for number, (a, b) in beside})
         found.looked = {number: [(a, b) for a, b in parts] for number, parts in looked}
-        return cls(nodes, found, marked, all_of_it, steps, facts)
+        nodes = [(*rest, [(key, value) for key, value in facts]) for *rest, facts in nodes]
+        return cls(nodes, found, marked, all_of_it, steps, told)
 
 
 def common(ranks: Sequence[Kept], limit: int) -> list[int]:
@@ -79,11 +76,11 @@ def cut(kept: Kept, numbers: Sequence[int]) -> tuple[list[Node], list[int]]:
     stands: dict[int, list[int]] = {}
     out: list[Node] = []
     for number in range(first, last):
-        kind, name, deps, *rest = kept.nodes[number]
+        kind, name, deps, begin, took, facts = kept.nodes[number]
         waits = list(dict.fromkeys(new for dep in deps if dep >= first for new in stands[dep]))
         if stays[number]:
             stands[number] = [len(out)]
-            out.append((kind, name, waits, *rest))  # type: ignore[arg-type]
+            out.append((kind, name, waits, begin, took, facts))
         else:
             stands[number] = waits
     edges, at = list[int](), 0
@@ -91,16 +88,3 @@ def cut(kept: Kept, numbers: Sequence[int]) -> tuple[list[Node], list[int]]:
         at += sum(end - start for start, end in parts(kept, number))
         edges.append(at)
     return out, edges
-
-
-def write(nodes: Sequence[Node], prefix: Path, rank: int, ranks: int, alike: Any = None) -> None:
-    """Writes `prefix.<rank>.et`. Raises DistributedError (AHBM-X133), FormatError."""
-    for kind, _, _, _, _, facts in nodes:
-        if kind == "COMM_RECV_NODE" and not any(key == "comm_src" for key, _ in facts):
-            raise DistributedError(
-                "AHBM-X133",
-                "a receive from anyone was recorded that nobody waited for: its sender is not known",
-                hint="wait for it before the recording ends",
-            )
-    rows = [(kind, name, deps, start, took, list(map(tuple, facts))) for kind, name, deps, start, took, facts in nodes]
-    write_recording(prefix, rank, ranks, rows, alike=alike)

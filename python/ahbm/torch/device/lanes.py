@@ -24,19 +24,19 @@ SOON = 64
 COPIES = ("_to_copy", "copy_")
 """Kernels that set up as well as compute: an iteration has others."""
 SPARE = 8
-"""Iterations of other kinds, beside twice those that are wanted, after which no more of the usual kind are waited for."""
+"""Iterations, beside twice those that are wanted, after which no more of the usual kind are waited for."""
 
 
 class Lanes(Journal):
     """See above. Kept are the first iteration and `limit` later ones that are alike."""
 
-    def __init__(self, limit: int, count: steps.Count) -> None:
+    def __init__(self, limit: int, count: steps.Count | None = None) -> None:
         """`count`: told of all marks, of those as well after which nothing is kept."""
         self._chains: dict[int, list[int]] = {}
         self._fence: list[int] = []
         self.stream = 0
         self.limit = limit
-        self.count = count
+        self.count = count or steps.Count()
         self.marks: list[steps.Mark] = []
         self.calls: list[steps.Range] = []
         """The nodes of each outermost call of a module or of backward, until there are marks."""
@@ -192,6 +192,5 @@ class Lanes(Journal):
                 whole = self._repeated()
             elif not (over or self.count.ended):
                 whole = []
-            nodes = [(e.kind, e.name, e.deps, e.start_ps, e.duration_ps, list(e.facts.items())) for e in self.events]
             found, marked = self._compared(whole), bool(self.marks)
-            return Kept(nodes, found, marked, self.whole, self.count.ended if marked else len(whole))
+            return Kept(self.nodes(), found, marked, self.whole, self.count.ended if marked else len(whole))

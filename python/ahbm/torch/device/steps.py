@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Hashable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -93,7 +94,7 @@ def divided(marks: Sequence[Mark], *, over: bool) -> list[Range]:
 
 
 def compared(whole: Sequence[Range], names: Sequence[Hashable], skipped: Sequence[int] = ()) -> Found:
-    """Which iterations are like the usual one, the first left aside. `skipped`: nodes before which a step of an optimizer
+    """Which iterations are like the usual one, the first left aside. `skipped`: nodes before which an optimizer's step
     was skipped.
 
     The usual one is that of which there are most; among those, that which most others are with something more; among
@@ -115,7 +116,9 @@ def compared(whole: Sequence[Range], names: Sequence[Hashable], skipped: Sequenc
     split = {kind: {at: _more(row, kind) for at, row in rows.items() if row != kind} for kind in kinds}
     usual = max(kinds, key=lambda kind: sum(part is not None for part in split[kind].values()))
     parts = split[usual]
-    if 2 * (most + sum(part is not None for part in parts.values())) < len(rows) or (most == 1 and not any(parts.values())):
+    if 2 * (most + sum(part is not None for part in parts.values())) < len(rows) or (
+        most == 1 and not any(parts.values())
+    ):
         found.looked = {number: [whole[number]] for number in rows}
         return found
     for number in rows:
@@ -130,7 +133,7 @@ def compared(whole: Sequence[Range], names: Sequence[Hashable], skipped: Sequenc
 
 
 def _more(row: Sequence[Hashable], usual: Sequence[Hashable]) -> Range | None:
-    """What `row` has more than `usual`, in one place, as late in the row as it can stand; None: it is something else."""
+    """What `row` has more than `usual`, in one place, as early as the rest allows; None: it is something else."""
     if len(row) <= len(usual):
         return None
     last = 0
@@ -169,7 +172,7 @@ def repeated(names: Sequence[Hashable], calls: Sequence[Range], quiet: Container
     if begins > start:
         count -= 1
     edges = [int(ends[begins + number * period]) for number in range(count + 1)]
-    return list(zip(edges, edges[1:], strict=False))
+    return list(pairwise(edges))
 
 
 def _pattern(kinds: NDArray[np.int64], ends: NDArray[np.int64]) -> tuple[int, int, int] | None:

@@ -94,7 +94,7 @@ class Watch:
             count.made += 1
             weakref.finalize(optimizer, self._gone, free, number).atexit = False
 
-        Optimizer.__init__ = start  # type: ignore[method-assign]
+        Optimizer.__init__ = start
 
     def _gone(self, free: list[int], number: int) -> None:
         free.append(number)
@@ -162,10 +162,15 @@ class Watch:
                 lanes.calls.append((self._start, len(lanes.events)))
 
 
+def script() -> str:
+    """The script's file."""
+    return os.environ.get("AHBM_TORCH_SCRIPT") or sys.argv[0]
+
+
 def _tells() -> bool:
     """Whether the script is one that says itself where its iterations end."""
     try:
-        with open(os.environ.get("AHBM_TORCH_SCRIPT") or sys.argv[0], encoding="utf-8", errors="replace") as script:
-            return any("ahbm.torch" in line and "import" in line for line in script)
+        with open(script(), encoding="utf-8", errors="replace") as source:
+            return any("ahbm.torch" in line and "import" in line for line in source)
     except OSError:
         return False
