@@ -27,8 +27,8 @@ on_step: list[Callable[[], None]] = []
 
 
 def step() -> None:
-    """Says that an iteration of the script has ended, for the answer and the `--steps` of `python -m ahbm.torch --device
-    cuda`. Where a script says so, nothing else is an iteration. Elsewhere it does nothing."""
+    """Says that an iteration of the script has ended. Where a script says so, nothing else is an iteration, in the answer
+    and for the `--steps` of `python -m ahbm.torch --device cuda`. Elsewhere it does nothing."""
     for told in on_step:
         told()
 

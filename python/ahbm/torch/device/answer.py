@@ -222,7 +222,7 @@ class Keeper:
         peaks = [kept.facts["peak"] for kept in ranks]
         found = Answer.of(opened, len(numbers), peaks, alike=self.families is not None)
         found.numbers, found.how, found.ended = numbers, how, max(kept.steps for kept in ranks)
-        found.clock = clock.note(watch.script())
+        found.clock = clock.note(watch.source())
         found.each_ns = spread(found.job, edges) if numbers else []
         found.beside, found.odd = max(map(Beside.of, ranks)), max(map(_odd, ranks))
         return found

@@ -57,9 +57,9 @@ class Clock:
             setattr(time, name, self._told(getattr(time, name), tells))
         sleeps = time.sleep
 
-        def sleep(seconds: float) -> None:
+        def sleep(seconds: Any) -> None:
             sleeps(seconds)
-            if self._tells(sys._getframe(1)):
+            if self.tells(sys._getframe(1)):
                 self._ps += round(seconds * 1e12)
 
         time.sleep = sleep
@@ -71,42 +71,18 @@ class Clock:
         self._dates()
 
     def _dates(self) -> None:
-        true, clock = datetime.datetime, self
-
-        class Kind(type):
-            def __instancecheck__(cls, instance: Any) -> bool:
-                return isinstance(instance, true)
-
-            def __subclasscheck__(cls, subclass: type) -> bool:
-                return issubclass(subclass, true)
-
-        class Dates(true, metaclass=Kind):
-            """`datetime.datetime`, with the simulated time."""
-
-            @classmethod
-            def now(cls, tz: datetime.tzinfo | None = None) -> Any:
-                return true.fromtimestamp(clock.date(), tz) if clock._tells(sys._getframe(1)) else true.now(tz)
-
-            @classmethod
-            def utcnow(cls) -> Any:
-                told = clock.date() if clock._tells(sys._getframe(1)) else true.now().timestamp()
-                return true.fromtimestamp(told, datetime.UTC).replace(tzinfo=None)
-
-            @classmethod
-            def today(cls) -> Any:
-                return true.fromtimestamp(clock.date()) if clock._tells(sys._getframe(1)) else true.now()
-
+        Dates.clock = self
         Dates.__name__, Dates.__qualname__, Dates.__module__ = "datetime", "datetime", "datetime"
         setattr(datetime, "datetime", Dates)  # noqa: B010
 
     def _told(self, true: Callable[[], Any], tells: Callable[[], Any]) -> Callable[[], Any]:
         def told() -> Any:
-            return tells() if self._tells(sys._getframe(1)) else true()
+            return tells() if self.tells(sys._getframe(1)) else true()
 
         told.__name__ = told.__qualname__ = true.__name__
         return told
 
-    def _tells(self, caller: FrameType) -> bool:
+    def tells(self, caller: FrameType) -> bool:
         """Whether the caller is told the simulated time."""
         file = caller.f_code.co_filename
         kind = blame.kind_of(file)
@@ -134,6 +110,41 @@ class Clock:
         return self._latest
 
 
+TRUE = datetime.datetime
+
+
+class Kind(type):
+    """All dates are of the class that stands for theirs."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, TRUE)
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        return issubclass(subclass, TRUE)
+
+
+class Dates(datetime.datetime, metaclass=Kind):
+    """`datetime.datetime`, with the simulated time."""
+
+    clock: Clock
+
+    @classmethod
+    def now(cls, tz: datetime.tzinfo | None = None) -> Any:
+        """Now."""
+        return TRUE.fromtimestamp(cls.clock.date(), tz) if cls.clock.tells(sys._getframe(1)) else TRUE.now(tz)
+
+    @classmethod
+    def utcnow(cls) -> Any:
+        """Now, in UTC."""
+        told = cls.clock.date() if cls.clock.tells(sys._getframe(1)) else TRUE.now().timestamp()
+        return TRUE.fromtimestamp(told, datetime.UTC).replace(tzinfo=None)
+
+    @classmethod
+    def today(cls) -> Any:
+        """Now."""
+        return TRUE.fromtimestamp(cls.clock.date()) if cls.clock.tells(sys._getframe(1)) else TRUE.now()
+
+
 def install() -> None:
     """Gives the script the clock that was asked for. Raises ConfigError (AHBM-C127)."""
     asked = os.environ.get(ENV) or KINDS[0]
@@ -143,14 +154,9 @@ def install() -> None:
         Clock().install()
 
 
-def note(script: str) -> str:
-    """What is to be said of the clock that a script reads; empty where it reads none."""
-    try:
-        with open(script, encoding="utf-8", errors="replace") as source:
-            reads = _READS.search(source.read())
-    except OSError:
-        reads = None
-    if reads is None:
+def note(source: str) -> str:
+    """What is to be said of the clock that a script of this text reads; empty where it reads none."""
+    if not _READS.search(source):
         return ""
     if os.environ.get(ENV) == "simulated":
         return "time.time, perf_counter and the like told the script simulated time; a step is that of the streams"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import sys
 import threading
 import weakref
@@ -46,7 +47,8 @@ class Watch:
         """From now on."""
         ahbm.torch.on_step.append(lambda: self.mark(USER, 0))
         register_optimizer_step_post_hook(lambda optimizer, *_: self.step(optimizer))
-        count.told = _tells()
+        _script[0] = os.environ.get("AHBM_TORCH_SCRIPT") or sys.argv[0]
+        count.told = _TOLD.search(source()) is not None
         self._optimizers()
         self._scalers()
         self._profilers()
@@ -162,15 +164,14 @@ class Watch:
                 lanes.calls.append((self._start, len(lanes.events)))
 
 
-def script() -> str:
-    """The script's file."""
-    return os.environ.get("AHBM_TORCH_SCRIPT") or sys.argv[0]
+_script = [""]
+_TOLD = re.compile(r"\bahbm\.torch\.step\b|^\s*from ahbm\.torch import\b.*\bstep\b|^\s*import ahbm\.torch as\b", re.M)
 
 
-def _tells() -> bool:
-    """Whether the script is one that says itself where its iterations end."""
+def source() -> str:
+    """The script's text; empty where it is no file."""
     try:
-        with open(script(), encoding="utf-8", errors="replace") as source:
-            return any("ahbm.torch" in line and "import" in line for line in source)
+        with open(_script[0], encoding="utf-8", errors="replace") as file:
+            return file.read()
     except OSError:
-        return False
+        return ""
