@@ -27,10 +27,10 @@ on_step: list[Callable[[], None]] = []
 
 
 def step() -> None:
-    """Says that an iteration of the script has ended. Where a script says so, nothing else is an iteration, in the answer
-    and for the `--steps` of `python -m ahbm.torch --device cuda`. Elsewhere it does nothing."""
-    for told in on_step:
-        told()
+    """Says that an iteration of the script has ended. Where a script says so, nothing else is an iteration, neither in
+    the answer nor for the `--steps` of `python -m ahbm.torch --device cuda`. Elsewhere it does nothing."""
+    for function in on_step:
+        function()
 
 
 def register() -> None:

@@ -96,6 +96,9 @@ def _opened(place: Place, opts: Any, ranks: int, setup: Setup) -> None:
     else:
         folder = opts.store.get(FOLDER).decode()
     place.keeper = Keeper(place.rank, Path(folder), ranks, setup, families)
+    enough = Path(folder) / "enough"
+    ending.on_enough.append(lambda: enough.touch() if enough.parent.exists() else None)
+    ending.others.append(enough.exists)
     if families is not None:
         atexit.register(place.keeper.ends)
 
@@ -261,11 +264,11 @@ class Beside:
         ps, calls, places = 0, 0, [0, 0]
         for start, end in kept.found.beside.values():
             flops = 0
-            for kind, name, _, _, _, told in kept.nodes[start:end]:
+            for kind, name, _, _, _, described in kept.nodes[start:end]:
                 if kind != "COMP_NODE":
                     calls += 1
                     continue
-                facts: dict[str, Any] = dict(told)
+                facts: dict[str, Any] = dict(described)
                 flops += (done := facts["num_ops"])
                 of, host = facts.get("num_ops_dtype", "f16"), "host_copy" in facts
                 ps += meter.machine.kernel_ps(
@@ -389,14 +392,14 @@ class Answer:
     def notes(self) -> list[str]:
         """What is said beside the figures."""
         factors = ", ".join(f"{name} takes {factor:g} times as long" for name, factor in meter.factors)
-        told = [f"{FACTORS}: {factors}"] if factors else []
+        found = [f"{FACTORS}: {factors}"] if factors else []
         if self.odd:
-            told.append(
+            found.append(
                 f"{self.odd} of the iterations {'is' if self.odd == 1 else 'are'} unlike the others and not looked at"
             )
         if self.clock:
-            told.append(self.clock)
-        return [*told, *self.job.notes]
+            found.append(self.clock)
+        return [*found, *self.job.notes]
 
     @property
     def ending(self) -> str:

@@ -54,7 +54,7 @@ class Clock:
         counts = {"perf_counter": self.seconds, "monotonic": self.seconds, "time": self.date}
         counts |= {"perf_counter_ns": self.ns, "monotonic_ns": self.ns, "time_ns": lambda: int(self.date() * 1e9)}
         for name, tells in counts.items():
-            setattr(time, name, self._told(getattr(time, name), tells))
+            setattr(time, name, self._simulated(getattr(time, name), tells))
         sleeps = time.sleep
 
         def sleep(seconds: Any) -> None:
@@ -75,12 +75,12 @@ class Clock:
         Dates.__name__, Dates.__qualname__, Dates.__module__ = "datetime", "datetime", "datetime"
         setattr(datetime, "datetime", Dates)  # noqa: B010
 
-    def _told(self, true: Callable[[], Any], tells: Callable[[], Any]) -> Callable[[], Any]:
-        def told() -> Any:
+    def _simulated(self, true: Callable[[], Any], tells: Callable[[], Any]) -> Callable[[], Any]:
+        def read() -> Any:
             return tells() if self.tells(sys._getframe(1)) else true()
 
-        told.__name__ = told.__qualname__ = true.__name__
-        return told
+        read.__name__ = read.__qualname__ = true.__name__
+        return read
 
     def tells(self, caller: FrameType) -> bool:
         """Whether the caller is told the simulated time."""
@@ -136,8 +136,8 @@ class Dates(datetime.datetime, metaclass=Kind):
     @classmethod
     def utcnow(cls) -> Any:
         """Now, in UTC."""
-        told = cls.clock.date() if cls.clock.tells(sys._getframe(1)) else TRUE.now().timestamp()
-        return TRUE.fromtimestamp(told, datetime.UTC).replace(tzinfo=None)
+        now = cls.clock.date() if cls.clock.tells(sys._getframe(1)) else TRUE.now().timestamp()
+        return TRUE.fromtimestamp(now, datetime.UTC).replace(tzinfo=None)
 
     @classmethod
     def today(cls) -> Any:

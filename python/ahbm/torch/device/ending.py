@@ -26,7 +26,7 @@ from typing import Any
 from torch.multiprocessing.spawn import _wrap
 
 from ahbm.base.words import span
-from ahbm.errors import ConfigError
+from ahbm.errors import ConfigError, DistributedError
 from ahbm.torch.device import watch
 from ahbm.torch.failures import BackendError, BackendRankError
 
@@ -79,6 +79,10 @@ class Stopped(SystemExit):
 
 
 _OTHERS = (BackendError.__name__, BackendRankError.__name__)
+on_enough: list[Callable[[], None]] = []
+"""Functions that are called when this process has done its iterations."""
+others: list[Callable[[], bool]] = []
+"""Functions that know whether another rank has."""
 _how = [""]
 _raised = [0]
 _met = [False]
@@ -91,10 +95,12 @@ def how() -> str:
 
 def first(hows: Sequence[str]) -> str:
     """How a job has ended whose ranks have ended so: what failed by itself, else what stopped the others."""
-    told = {rank: how for rank, how in enumerate(hows) if how not in ("", ENOUGH)}
-    own = {rank: how for rank, how in told.items() if how not in (STOPPED, *_OTHERS)} or told
+    if ENOUGH in hows and set(hows) <= {ENOUGH, "", *_OTHERS}:
+        return ENOUGH
+    stopped = {rank: how for rank, how in enumerate(hows) if how not in ("", ENOUGH)}
+    own = {rank: how for rank, how in stopped.items() if how not in (STOPPED, *_OTHERS)} or stopped
     if not own:
-        return ENOUGH if ENOUGH in hows else ""
+        return ""
     kinds = dict.fromkeys(own.values())
     if len(kinds) == 1 and len(own) == len(hows):
         return next(iter(kinds))
@@ -172,6 +178,12 @@ def noting() -> Iterator[None]:
     """Around a script: how it ends is remembered."""
     try:
         yield
+    except DistributedError as error:
+        if wanted() and any(has() for has in others):  # a rank that still waited for them
+            note(Enough(0))
+            raise Enough(0) from error
+        note(error)
+        raise
     except BaseException as error:
         note(error)
         raise
@@ -224,6 +236,8 @@ def _check(number: int) -> None:
 def enough() -> None:
     """Ends the script. Raises Enough, in the main thread as well where another one calls."""
     _how[0] = ENOUGH
+    for tells in on_enough:
+        tells()
     _raised[0] += 1
     if _raised[0] > PATIENCE:
         _leave()

@@ -41,11 +41,11 @@ class Kept:
     @classmethod
     def load(cls, path: Path) -> Kept:
         """What `store` has written."""
-        nodes, (whole, looked, beside), marked, all_of_it, steps, told = json.loads(path.read_text())
+        nodes, (whole, looked, beside), marked, all_of_it, steps, described = json.loads(path.read_text())
         found = Found([(a, b) for a, b in whole], {}, {number: (a, b) for number, (a, b) in beside})
         found.looked = {number: [(a, b) for a, b in parts] for number, parts in looked}
         nodes = [(*rest, [(key, value) for key, value in facts]) for *rest, facts in nodes]
-        return cls(nodes, found, marked, all_of_it, steps, told)
+        return cls(nodes, found, marked, all_of_it, steps, described)
 
 
 def common(ranks: Sequence[Kept], limit: int) -> list[int]:

@@ -148,7 +148,8 @@ class Lanes(Journal):
         whole = steps.divided(self.marks, over=False)
         if len(whole) > self.limit:
             found = self._compared(whole)
-            if len(found.looked) >= self.limit or len(whole) > 2 * self.limit + SPARE:
+            least = max(self.limit, 2) if self.limit else 0  # one alone does not show what is beside it
+            if len(found.looked) >= least or len(whole) > 2 * self.limit + SPARE:
                 self.full, self._source = True, min(mark.source for mark in self.marks)
 
     def _look(self) -> None:

@@ -215,7 +215,7 @@ class Count:
         """Whether no optimizer that has not stepped yet may still belong to an iteration."""
         self.made = 0
         """How many optimizers there are."""
-        self.told = False
+        self.by_script = False
         """Whether the script is expected to mark iterations itself."""
         self._source = PROFILER + 1
         self._who: set[int] = set()
@@ -234,13 +234,13 @@ class Count:
         if source != self._source:
             return
         if source != OPTIMIZER:
-            self.ended, self.sure = self.ended + 1, source == USER or not self.told
+            self.ended, self.sure = self.ended + 1, source == USER or not self.by_script
             return
         alone = len(self._who) < 2
         self._steps += 1
         self._who.add(who)
         self.sure = self.made <= len(self._who) or self._steps > WAITS
-        if self.told:
+        if self.by_script:
             self.sure = self._steps > WAITS * WAITS
         if alone and len(self._who) == 2 and 1 < self._steps <= WAITS:  # what were iterations is a part of one
             first = next(one for one in self._who if one != who)

@@ -48,7 +48,7 @@ class Watch:
         ahbm.torch.on_step.append(lambda: self.mark(USER, 0))
         register_optimizer_step_post_hook(lambda optimizer, *_: self.step(optimizer))
         _script[0] = os.environ.get("AHBM_TORCH_SCRIPT") or sys.argv[0]
-        count.told = _TOLD.search(source()) is not None
+        count.by_script = _BY_SCRIPT.search(source()) is not None
         self._optimizers()
         self._scalers()
         self._profilers()
@@ -165,7 +165,9 @@ class Watch:
 
 
 _script = [""]
-_TOLD = re.compile(r"\bahbm\.torch\.step\b|^\s*from ahbm\.torch import\b.*\bstep\b|^\s*import ahbm\.torch as\b", re.M)
+_BY_SCRIPT = re.compile(
+    r"\bahbm\.torch\.step\b|^\s*from ahbm\.torch import\b.*\bstep\b|^\s*import ahbm\.torch as\b", re.M
+)
 
 
 def source() -> str:
