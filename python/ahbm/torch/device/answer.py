@@ -67,6 +67,8 @@ def install() -> None:
             lanes = meter.lanes = Lanes(int(os.environ.get(STEPS) or 3), watch.count)
         except ValueError:
             raise ConfigError("AHBM-C127", f"{STEPS}={os.environ[STEPS]!r} is no number") from None
+        if lanes.limit < 0:
+            raise ConfigError("AHBM-C127", f"{STEPS}={lanes.limit} is no number of iterations", hint="0 or more")
         if number := ending.wanted():
             lanes.ends_after(number, ending.enough)
         report.check()
