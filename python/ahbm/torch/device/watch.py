@@ -168,8 +168,6 @@ _script = [""]
 _BY_SCRIPT = re.compile(
     r"\bahbm\.torch\.step\b|^\s*from ahbm\.torch import\b.*\bstep\b|^\s*import ahbm\.torch as\b", re.MULTILINE
 )
-    r"\bahbm\.torch\.step\b|^\s*from ahbm\.torch import\b.*\bstep\b|^\s*import ahbm\.torch as\b", re.M
-)
 
 
 def source() -> str:
