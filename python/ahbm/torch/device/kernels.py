@@ -41,6 +41,8 @@ _OVERWRITING = {
 """Operations in place that do not read what they write."""
 _MOVING = {"_to_copy", "copy_", "_foreach_copy_", "_local_scalar_dense"}
 """Operations that may go from the host to the device or back."""
+_ON_HOST = {"_pack_padded_sequence": (1,)}
+"""Operations of the device that leave parts of their results on the host."""
 CALLS = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "symm_mem")
 """Namespaces of collectives, whose time the emulator knows."""
 
@@ -136,6 +138,8 @@ class Kernels(TorchDispatchMode):
             else:
                 for x in tensors((out,)):
                     marks.put(x, index)
+                for at in known.on_host:
+                    marks.put(out[at], None)
         if not known.is_quiet:
             copied = _copied(known, index, out, given) if known.moves else None
             if copied is not None:
@@ -159,9 +163,9 @@ def _copied(known: Kind, index: int | None, out: Any, given: list[torch.Tensor])
             return None
         # The host's type and order of elements are the ones that travel, as in torch's own copies.
         travels: torch.Tensor = out if index is None and isinstance(out, torch.Tensor) else given[0]
-        return int(travels.nbytes)
+        return marks.nbytes(travels)
     moved = [b for a, b in pairs if (marks.where(a) is None) != (marks.where(b) is None)]
-    return sum(x.nbytes for x in moved) if moved else None
+    return sum(marks.nbytes(x) for x in moved) if moved else None
 
 
 class Kind:
@@ -174,6 +178,7 @@ class Kind:
         self.is_view = not written and any(r.alias_info is not None for r in schema.returns)
         self.writes_operands = written
         self.name = name
+        self.on_host = _ON_HOST.get(name, ())
         self.is_call = schema.name.partition("::")[0] in CALLS
         self.is_quiet = self.is_view or name in _QUIET or self.is_call or schema.name.startswith("prim::")
         self.synchronizes = name in _SYNCHRONIZING

@@ -12,12 +12,14 @@ from typing import Any
 import torch
 from torch.utils import _device as defaults
 
-from ahbm.torch.device import marks
+from ahbm.torch.device import marks, typed
 from ahbm.torch.device.kernels import _FAKE, _active, placing
 from ahbm.torch.device.meter import meter
 
 _HOST = torch.device("cpu")
 _NEW = ("new_tensor", "new_empty", "new_empty_strided", "new_full", "new_ones", "new_zeros")
+_AT = 6
+"""The place of the device among the arguments of `_make_wrapper_subclass`."""
 _OF_DATA = {"tensor": 0, "as_tensor": 0, "asarray": 0, "new_tensor": 1}
 """Factories that copy data of the host to the device, and the place of the data among their arguments."""
 _LIKE = ("empty_like", "full_like", "ones_like", "rand_like", "randint_like", "randn_like", "zeros_like")
@@ -25,11 +27,16 @@ _LIKE = ("empty_like", "full_like", "ones_like", "rand_like", "randint_like", "r
 
 def _places(make: Callable[..., Any]) -> Callable[..., Any]:
     """A factory that knows marked devices."""
+    new = make.__name__ == "new_tensor"
 
     @functools.wraps(make)
     def factory(*args: Any, **kw: Any) -> Any:
         device = kw.get("device")
+        if kw.get("pin_memory"):
+            return _pin(factory(*args, **{**kw, "pin_memory": False}))
         if device is None:
+            if new and marks.where(args[0]) is not None:
+                return placed(make, args, kw, torch.device(marks.KIND, marks.where(args[0])))
             # A device by default is a mode of torch's, which asks below: see `_default`.
             return make(*args, **kw)
         return placed(make, args, kw, device)
@@ -40,6 +47,8 @@ def _places(make: Callable[..., Any]) -> Callable[..., Any]:
 def placed(make: Callable[..., Any], args: Any, kw: dict[str, Any], device: Any) -> Any:
     """What a factory makes, on a device."""
     index = marks.index_of(device)
+    if index is not None and make.__name__ == "nested_tensor":
+        return _nested(make, args, kw, torch.device(marks.KIND, index))
     before, placing.to = placing.to, -1 if index is None else index
     try:
         out = make(*args, **(kw if index is None else {**kw, "device": _HOST}))
@@ -57,6 +66,14 @@ def placed(make: Callable[..., Any], args: Any, kw: dict[str, Any], device: Any)
         if at is not None and not (isinstance(data, torch.Tensor) and marks.where(data) is not None):
             meter.copy("_to_copy", out.nbytes)
     return out
+
+
+def _nested(make: Callable[..., Any], args: Any, kw: dict[str, Any], device: torch.device) -> Any:
+    """A nested tensor is made on the host, with its offsets, and moved."""
+    parts = [x.detach().to(_HOST) if isinstance(x, torch.Tensor) else x for x in args[0]]
+    needs = bool(kw.get("requires_grad"))
+    out = make(parts, *args[1:], **{**kw, "device": _HOST, "requires_grad": False}).to(device)
+    return out.requires_grad_() if needs else out
 
 
 def _default(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -119,22 +136,17 @@ def install() -> None:
         if dtype is None:
             name: str = types(x)
             return name if marks.where(x) is None else name.replace("torch.", "torch.cuda.")
-        if isinstance(dtype, str) and dtype.startswith("torch.cuda."):
-            return types(to(x, torch.device(marks.KIND, marks.current())), dtype.replace(".cuda", ""))
+        of_device = typed.named(dtype)
+        if of_device is not None:
+            return to(x, torch.device(marks.KIND, marks.current()) if marks.where(x) is None else x.device, of_device)
+        if marks.where(x) is not None and not isinstance(dtype, torch.dtype):
+            x = to(x, _HOST)
         return types(x, dtype, non_blocking, **kw)
 
     tensor.type = type_
-    pinned = "_ahbm_pinned"
-
-    def pin_memory(x: Any, device: Any = None) -> Any:
-        out = x.clone() if marks.where(x) is None else x
-        held = marks.storage(out)
-        if held is not None:
-            held.__dict__[pinned] = True
-        return out
-
-    tensor.pin_memory = pin_memory
-    tensor.is_pinned = lambda x, device=None: pinned in getattr(marks.storage(x), "__dict__", {})
+    tensor.pin_memory = lambda x, device=None: _pin(x.clone() if marks.where(x) is None else x)
+    tensor.is_pinned = lambda x, device=None: _PINNED in getattr(marks.storage(x), "__dict__", {})
+    tensor.new = _new
     tensor.record_stream = lambda x, stream: None
     for name in _NEW:
         setattr(tensor, name, _places(getattr(tensor, name)))
@@ -155,6 +167,8 @@ def install() -> None:
     def _make_wrapper_subclass(kind: Any, *args: Any, **kw: Any) -> Any:
         if marks.index_of(kw.get("device")) is not None:
             kw["device"] = _HOST
+        if len(args) > _AT and marks.index_of(args[_AT]) is not None:
+            args = (*args[:_AT], _HOST, *args[_AT + 1 :])
         return wraps(kind, *args, **kw)
 
     tensor._make_wrapper_subclass = staticmethod(_make_wrapper_subclass)
@@ -172,6 +186,29 @@ def install() -> None:
         device = property(lambda made: made._named)
 
     torch.Generator = Generator
+
+
+_PINNED = "_ahbm_pinned"
+
+
+def _pin(x: Any) -> Any:
+    """The tensor, which says from now on that the driver has pinned its memory."""
+    held = marks.storage(x)
+    if held is not None:
+        held.__dict__[_PINNED] = True
+    return x
+
+
+_makes_new: Any = torch.Tensor.new
+
+
+def _new(x: Any, *args: Any, **kw: Any) -> Any:
+    """`Tensor.new`: on the device of the tensor."""
+    index = marks.where(x)
+    if index is None:
+        return _makes_new(x, *args, **kw)
+    kw.pop("device", None)
+    return _makes_new(x.detach().to(_HOST)[:0] if x.dim() else x.to(_HOST), *args, **kw).to(x.device)
 
 
 def _index(device: Any) -> int:
