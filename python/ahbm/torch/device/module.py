@@ -13,9 +13,8 @@ from ahbm.torch import places
 from ahbm.torch.device import marks, streams
 from ahbm.torch.device.machine import machine
 from ahbm.torch.device.meter import meter
+from ahbm.torch.device.smi import CAPABILITY, called, memory_of
 
-CAPABILITY = (9, 0)
-"""What scripts that ask for a generation are told: one that has bf16 and float8."""
 _count = 1
 
 
@@ -93,13 +92,12 @@ def properties(device: Any = None) -> Any:
 
 def name(device: Any = None) -> str:
     """What the device is called."""
-    return f"AHBM emulated device ({machine().topology})"
+    return called(machine())
 
 
 def capacity() -> int:
     """Bytes of a device's memory."""
-    found = dict(machine().parameters)
-    return int(float(found["cube.memory_map.hbm_total_gb"]) * 2**30) * machine().cubes
+    return memory_of(machine())
 
 
 def stats(device: Any = None) -> dict[str, int]:

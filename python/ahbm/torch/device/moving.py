@@ -208,7 +208,8 @@ def _new(x: Any, *args: Any, **kw: Any) -> Any:
     if index is None:
         return _makes_new(x, *args, **kw)
     kw.pop("device", None)
-    return _makes_new(x.detach().to(_HOST)[:0] if x.dim() else x.to(_HOST), *args, **kw).to(x.device)
+    out = _makes_new(x, *args, **kw)
+    return out if marks.where(out) is not None else marks.put(out, index)
 
 
 def _index(device: Any) -> int:

@@ -65,6 +65,12 @@ def _attention() -> None:
     core._can_use_cudnn_attention = can("cudnn")
     core._can_use_mem_efficient_attention = lambda params, debug=False: allowed["mem_efficient"]
     core._is_flash_attention_available = lambda: True
+    native.when_imported(("torch.nested._internal.sdpa",), _nested_attention)
+
+
+def _nested_attention(module: Any) -> None:
+    math = torch.nn.attention.SDPBackend.MATH
+    module._select_sdp_backend = lambda *args: math
 
 
 def _getter(core: Any, name: str) -> Any:
@@ -168,10 +174,6 @@ def _linear_algebra() -> None:
     linalg: Any = torch.linalg
     for name in ("svd", "svdvals"):
         setattr(linalg, name, _without_driver(getattr(linalg, name)))
-    for name, answer in {"size": 0, "max_size": 4096}.items():
-        setattr(torch, f"_cufft_get_plan_cache_{name}", lambda device_index, answer=answer: answer)
-    torch._cufft_set_plan_cache_max_size = lambda device_index, max_size: None  # type: ignore[attr-defined]
-    torch._cufft_clear_plan_cache = lambda device_index: None  # type: ignore[attr-defined]
 
 
 def _without_driver(function: Callable[..., Any]) -> Callable[..., Any]:
