@@ -54,6 +54,8 @@ _FAKE = torch._C._TorchDispatchModeKey.FAKE
 class _Placing(threading.local):
     to: int | None = None
     """The device on which the calling thread makes what it makes of nothing."""
+    graph: Any = None
+    """The recording of the graph that the calling thread captures."""
 
 
 placing = _Placing()
@@ -103,6 +105,9 @@ class Kernels(TorchDispatchMode):
         if known.asks and self.fake is not None and any(type(x) is FakeTensor for x in given):
             self.meter.synchronize()
             return world.value(func, given[0])
+        graph = placing.graph
+        if graph is not None:
+            graph.before(known, args, kwargs, given, index)
         before = None
         for x in given:
             found = marks.where(x)
@@ -140,6 +145,8 @@ class Kernels(TorchDispatchMode):
                     marks.put(x, index)
                 for at in known.on_host:
                     marks.put(out[at], None)
+        if graph is not None:
+            graph.after(func, known, args, kwargs, out)
         if not known.is_quiet:
             copied = _copied(known, index, out, given) if known.moves else None
             if copied is not None:
@@ -149,6 +156,14 @@ class Kernels(TorchDispatchMode):
             if known.synchronizes or (before is not None and index is None):
                 self.meter.synchronize()
         return out
+
+
+def written(known: Kind, args: Any, kwargs: Any, given: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The tensors that an operation writes; of a collective, all that it is given."""
+    if known.is_call:
+        return given
+    found = [args[at] for at in known.writes if at < len(args)]
+    return tensors([*found, *(kwargs[name] for name in known.outs if name in kwargs)])
 
 
 def _copied(known: Kind, index: int | None, out: Any, given: list[torch.Tensor]) -> int | None:
@@ -177,6 +192,10 @@ class Kind:
         written = any(a.alias_info is not None and a.alias_info.is_write for a in schema.arguments)
         self.is_view = not written and any(r.alias_info is not None for r in schema.returns)
         self.writes_operands = written
+        self.writes = tuple(
+            at for at, a in enumerate(schema.arguments) if a.alias_info is not None and a.alias_info.is_write and not a.kwarg_only
+        )
+        """The places of the operands that are written."""
         self.name = name
         self.on_host = _ON_HOST.get(name, ())
         self.is_call = schema.name.partition("::")[0] in CALLS

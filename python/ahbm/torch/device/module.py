@@ -120,6 +120,7 @@ def reset_peak(device: Any = None) -> None:
 
 def synchronize(device: Any = None) -> None:
     """The host waits for all streams, collectives included."""
+    streams.synchronized()
     places.synchronize()
     meter.host_waits(meter.tail(-1))
 
@@ -172,7 +173,7 @@ def install(devices: int) -> None:
         "StreamContext": streams.StreamContext,
         "stream": streams.StreamContext,
         "current_stream": streams.current,
-        "default_stream": lambda device=None: streams.default,
+        "default_stream": streams.of_device,
         "set_stream": streams.use,
         "synchronize": synchronize,
         "is_available": lambda: True,
@@ -205,7 +206,6 @@ def install(devices: int) -> None:
         "_sleep": _nothing,
         "set_sync_debug_mode": _nothing,
         "get_sync_debug_mode": lambda: 0,
-        "is_current_stream_capturing": lambda: False,
     }
     of_memory: dict[str, Any] = {
         "memory_allocated": lambda device=None: _held(device).now,
@@ -267,7 +267,6 @@ def install(devices: int) -> None:
         "_accelerator_emptyHostCache": _nothing,
         "_accelerator_isAllocatorInitialized": lambda: True,
         "_accelerator_getDefaultGenerator": lambda device: torch.default_generator,
-        "_cuda_isCurrentStreamCapturing": lambda: False,
         "_cuda_getDeviceCount": count,
         "_cuda_getDevice": marks.current,
         "_cuda_setDevice": set_device,

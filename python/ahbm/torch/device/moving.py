@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.utils import _device as defaults
 
-from ahbm.torch.device import marks, typed
+from ahbm.torch.device import marks, streams, typed
 from ahbm.torch.device.kernels import _FAKE, _active, placing
 from ahbm.torch.device.meter import meter
 
@@ -64,6 +64,7 @@ def placed(make: Callable[..., Any], args: Any, kw: dict[str, Any], device: Any)
         at = _OF_DATA.get(make.__name__)
         data = None if at is None else args[at] if len(args) > at else kw.get("data")
         if at is not None and not (isinstance(data, torch.Tensor) and marks.where(data) is not None):
+            streams.synchronized()
             meter.copy("_to_copy", out.nbytes)
     return out
 

@@ -12,7 +12,6 @@ import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
 from ahbm.base.logs import notice
-from ahbm.errors import UnsupportedError
 from ahbm.torch.device import marks
 from ahbm.torch.replacing import replace
 
@@ -26,16 +25,6 @@ def install(enter: Callable[[], Any]) -> None:
     _threads(enter)
     pointers()
     _profiler()
-    _graphs()
-    torch.nn.DataParallel.__init__ = _refuse
-
-
-def _refuse(self: Any, module: Any, device_ids: Any = None, *args: Any, **kw: Any) -> None:
-    raise UnsupportedError(
-        "AHBM-U156",
-        "torch.nn.DataParallel, one process on many devices",
-        hint="DistributedDataParallel, a process per device, is what PyTorch recommends as well",
-    )
 
 
 def _autocast() -> None:
@@ -109,27 +98,6 @@ def _compile() -> None:
 
     torch.compile = compile_
     torch.nn.Module.compile = lambda self, *args, **kw: compile_() and None
-
-
-def _graphs() -> None:
-    """A graph of kernels is captured by a driver: functions run as they are, and who asks for a graph is told."""
-
-    class CUDAGraph:
-        """Refused."""
-
-        def __init__(self, *args: Any, **kw: Any) -> None:
-            raise UnsupportedError(
-                "AHBM-U156",
-                "torch.cuda.CUDAGraph: no driver captures the kernels",
-                hint="run the script without graphs: torchtitan's option is --training.disable_cuda_graphs",
-            )
-
-    def make_graphed_callables(callables: Any, *args: Any, **kw: Any) -> Any:
-        notice("torch.cuda.make_graphed_callables leaves functions as they are: no driver captures their kernels")
-        return callables
-
-    replace(torch.cuda.CUDAGraph, CUDAGraph)
-    replace(torch.cuda.make_graphed_callables, make_graphed_callables)
 
 
 def _groups() -> None:
