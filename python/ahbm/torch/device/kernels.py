@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ahbm.torch.device import marks, world
+from ahbm.torch.device import marks, wider, world
 from ahbm.torch.device.meter import Meter, counting
 
 _PLAIN = {torch.Tensor, torch.nn.Parameter, FakeTensor}
@@ -90,7 +90,7 @@ class Kernels(TorchDispatchMode):
                 kwargs = {**kwargs, "device": torch.device("cpu")}
             return func(*args, **kwargs)
         known = kind_of(func)
-        if known.decomposes:
+        if known.decomposes and not any(x.is_nested for x in tensors(args)):
             with self:
                 out = func.decompose(*args, **kwargs)
             if out is not NotImplemented:
@@ -117,7 +117,10 @@ class Kernels(TorchDispatchMode):
             index = marks.where(given[0])
             index = -1 if index is None else index
         if self.fake is None or known.is_call:
-            out = func(*args, **kwargs)
+            try:
+                out = func(*args, **kwargs)
+            except (RuntimeError, NotImplementedError) as error:
+                out = wider.again(func, known, args, kwargs, given, error)
         elif (
             (index is not None and index >= 0)
             or before is not None

@@ -153,6 +153,11 @@ def _held(device: Any = None) -> marks.Memory:
     return marks.memory_of(number(device))
 
 
+def _types() -> set[torch.dtype]:
+    found = (getattr(torch, name) for name in dir(torch))
+    return {each for each in found if isinstance(each, torch.dtype) and not str(each).startswith("torch.q")}
+
+
 def _state(device: Any = None) -> torch.Tensor:
     return torch.default_generator.get_state()
 
@@ -266,6 +271,7 @@ def install(devices: int) -> None:
         "_accelerator_emptyCache": _nothing,
         "_accelerator_emptyHostCache": _nothing,
         "_accelerator_isAllocatorInitialized": lambda: True,
+        "_accelerator_getDeviceCapability": lambda device_index=None: {"supported_dtypes": _types()},
         "_accelerator_getDefaultGenerator": lambda device: torch.default_generator,
         "_cuda_getDeviceCount": count,
         "_cuda_getDevice": marks.current,

@@ -9,7 +9,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import torch
+from torch.jit import _builtins as builtins
 from torch.utils import _device as defaults
 
 from ahbm.torch.device import marks, streams, typed
@@ -20,6 +22,8 @@ _HOST = torch.device("cpu")
 _NEW = ("new_tensor", "new_empty", "new_empty_strided", "new_full", "new_ones", "new_zeros")
 _AT = 6
 """The place of the device among the arguments of `_make_wrapper_subclass`."""
+_BEFORE_COPY = 3
+"""How many arguments of `Tensor.to` stand before `copy`."""
 _OF_DATA = {"tensor": 0, "as_tensor": 0, "asarray": 0, "new_tensor": 1}
 """Factories that copy data of the host to the device, and the place of the data among their arguments."""
 _LIKE = ("empty_like", "full_like", "ones_like", "rand_like", "randint_like", "randn_like", "zeros_like")
@@ -47,6 +51,8 @@ def _places(make: Callable[..., Any]) -> Callable[..., Any]:
 def placed(make: Callable[..., Any], args: Any, kw: dict[str, Any], device: Any) -> Any:
     """What a factory makes, on a device."""
     index = marks.index_of(device)
+    if index is not None and args and hasattr(args[0], "__cuda_array_interface__") and type(args[0]) not in _TENSORS:
+        args = (_of_interface(args[0]), *args[1:])
     if index is not None and make.__name__ == "nested_tensor":
         return _nested(make, args, kw, torch.device(marks.KIND, index))
     before, placing.to = placing.to, -1 if index is None else index
@@ -67,6 +73,18 @@ def placed(make: Callable[..., Any], args: Any, kw: dict[str, Any], device: Any)
             streams.synchronized()
             meter.copy("_to_copy", out.nbytes)
     return out
+
+
+_TENSORS = (torch.Tensor, torch.nn.Parameter)
+
+
+def _of_interface(given: Any) -> torch.Tensor:
+    """The tensor of an object that says where its memory on a device lies: it is the host's."""
+    if isinstance(given, torch.Tensor):
+        return given
+    told = {**given.__cuda_array_interface__, "version": 3}
+    made = type("Given", (), {"__array_interface__": {key: told[key] for key in told if key != "stream"}})()
+    return marks.put(torch.from_numpy(numpy.asarray(made)), marks.current())
 
 
 def _nested(make: Callable[..., Any], args: Any, kw: dict[str, Any], device: torch.device) -> Any:
@@ -119,7 +137,7 @@ def install() -> None:
             return moves(x, *args, **kw)
         before, placing.to = placing.to, -1 if index is None else index
         try:
-            out = moves(x, *args, **{**kw, "copy": True})
+            out = moves(x, *args[:_BEFORE_COPY], **{**kw, "copy": True})
         finally:
             placing.to = before
         if not marks.on_host(out) and not marks.parts(out):
@@ -159,9 +177,9 @@ def install() -> None:
             home = torch.nested
         known: Any = getattr(home, make.__name__, None)
         if known is make:
-            setattr(home, make.__name__, _places(make))
+            setattr(home, make.__name__, _scripted(make, _places(make)))
     for name in (*_LIKE, "normal"):
-        setattr(torch, name, _places(getattr(torch, name)))
+        setattr(torch, name, _scripted(getattr(torch, name), _places(getattr(torch, name))))
     defaults.DeviceContext.__torch_function__ = _default
     wraps: Any = torch._C.TensorBase._make_wrapper_subclass
 
@@ -185,6 +203,20 @@ def install() -> None:
             return made
 
         device = property(lambda made: made._named)
+
+        def graphsafe_get_state(self) -> Any:
+            """A generator of its own in the same state."""
+            return self.clone_state()
+
+        def graphsafe_set_state(self, state: Any) -> Any:
+            """Takes the state of another generator."""
+            return self.set_state(state.get_state())
+
+        def clone_state(self) -> Any:
+            """A generator of its own in the same state."""
+            made = Generator(self.device)
+            made.set_state(self.get_state())
+            return made
 
     torch.Generator = Generator
 
@@ -211,6 +243,14 @@ def _new(x: Any, *args: Any, **kw: Any) -> Any:
     kw.pop("device", None)
     out = _makes_new(x, *args, **kw)
     return out if marks.where(out) is not None else marks.put(out, index)
+
+
+def _scripted(make: Any, factory: Any) -> Any:
+    """The factory, which TorchScript knows as the operator that it stands for."""
+    operator = builtins._find_builtin(make)
+    if operator is not None:
+        builtins._register_builtin(factory, operator)
+    return factory
 
 
 def _index(device: Any) -> int:

@@ -152,12 +152,8 @@ def _symmetric() -> None:
     if known is None:
         return
 
-    def empty(size: Any, stride: Any, dtype: Any, device: Any, *args: Any) -> torch.Tensor:
-        return torch.empty_strided(size, stride, dtype=dtype, device=device)
-
-    known.empty_strided_p2p = staticmethod(empty)
     hint = "use the collectives of torch.distributed"
-    for name in ("rendezvous", "get_mempool_allocator", "memset32", "stream_write_value32"):
+    for name in ("empty_strided_p2p", "rendezvous", "get_mempool_allocator", "memset32", "stream_write_value32"):
         if hasattr(known, name):
             setattr(known, name, staticmethod(native.refusing(f"torch.distributed._symmetric_memory.{name}", hint)))
     known.has_multicast_support = staticmethod(lambda *args: False)

@@ -26,6 +26,7 @@ def install() -> None:
     _scripts()
     _exports()
     native.when_imported(("safetensors._safetensors_rust",), _safetensors)
+    native.when_imported(("torch.distributed.tensor.experimental._context_parallel._attention",), _context_parallel)
 
 
 def _recurrent() -> None:
@@ -71,6 +72,14 @@ def _attention() -> None:
 def _nested_attention(module: Any) -> None:
     math = torch.nn.attention.SDPBackend.MATH
     module._select_sdp_backend = lambda *args: math
+
+
+def _context_parallel(module: Any) -> None:
+    """Its rings are made of the fused kernels of GPUs."""
+    hint = "split the sequence by the script's own calls, or run it on GPUs"
+    replace(module.context_parallel, functools.wraps(module.context_parallel)(
+        native.refusing("torch.distributed.tensor.experimental.context_parallel", hint)
+    ))
 
 
 def _getter(core: Any, name: str) -> Any:
