@@ -18,7 +18,24 @@ def install(devices: int, asked: dict[Any, str]) -> Any:
     """Gives this process so many devices; `asked` has the backends that it has asked for. Returns the mode that sees
     kernels, for the calling thread."""
     from ahbm.torch import backend, cuda, place
-    from ahbm.torch.device import answer, compiled, graphs, kernels, marks, meter, module, moving, native, nvml, parallel, pools, rest, routed, typed, world
+    from ahbm.torch.device import (
+        answer,
+        compiled,
+        graphs,
+        kernels,
+        marks,
+        meter,
+        module,
+        moving,
+        native,
+        nvml,
+        parallel,
+        pools,
+        rest,
+        routed,
+        typed,
+        world,
+    )
 
     notice(
         f"{devices} cuda device{'s' * (devices != 1)} that {'is' if devices == 1 else 'are'} not there: tensors are in "

@@ -25,7 +25,7 @@ def install() -> None:
     native.when_imported(("triton.runtime.interpreter",), _interpreted)
     native.when_imported(("triton.runtime.autotuner",), _tuned)
     native.when_imported(("torch.utils.cpp_extension",), _extensions)
-    torch.cuda._compile_kernel = native.refusing("torch.cuda._compile_kernel")  # type: ignore[attr-defined]
+    torch.cuda._compile_kernel = native.refusing("torch.cuda._compile_kernel")
 
 
 def _takes(name: str, args: Any, kw: Any) -> None:

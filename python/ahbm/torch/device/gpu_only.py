@@ -74,7 +74,11 @@ def _gather(
     counts: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The statistics of all ranks' parts; `counts`: elements of each channel of each, or of all alike."""
-    n = counts.to(mean.dtype) if isinstance(counts, torch.Tensor) else torch.full(mean.shape[:1], counts, dtype=mean.dtype)
+    n = (
+        counts.to(mean.dtype)
+        if isinstance(counts, torch.Tensor)
+        else torch.full(mean.shape[:1], counts, dtype=mean.dtype)
+    )
     n = n.view(-1, 1)
     total = n.sum()
     whole = (mean * n).sum(0) / total

@@ -3,8 +3,8 @@
 As on a GPU, a capture leaves what was there before as it was, and the clock as well: operations run once, for their
 shapes, and what they have overwritten is put back. A replay runs the operations on the memory that the capture has met,
 in their order on the current stream, draws new random numbers from the generator of the host, and takes the time of
-their kernels. What dies within the capture is made anew by every replay. Without data (`--fake`), a replay takes time and
-makes its calls.
+their kernels. What dies within the capture is made anew by every replay. Without data (`--fake`), a replay takes time
+and makes its calls. A captured collective is called by the capture, too: its ranks meet there.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Recording:
         self._chance = torch.default_generator.get_state()
         self._open: _Operation | None = None
 
-    def before(self, known: Any, args: Any, kwargs: Any, given: Sequence[torch.Tensor], to: int | None) -> None:
+    def before(self, known: Any, args: Any, kwargs: Any, given: list[torch.Tensor], to: int | None) -> None:
         """An operation is about to run. Raises torch.AcceleratorError where the host would wait for it."""
         from_device = any(marks.where(x) is not None for x in given)
         if known.moves and given and self._crosses(known, given, to):
@@ -168,7 +168,7 @@ class Recording:
         torch.default_generator.set_state(self._chance)
         for slot in self._born:
             if not self._weak[slot].expired():
-                self._kept[slot] = torch.UntypedStorage._new_with_weak_ptr(self._weak[slot].cdata)  # type: ignore[attr-defined]
+                self._kept[slot] = torch.UntypedStorage._new_with_weak_ptr(self._weak[slot].cdata)
 
     def replay(self) -> None:
         """Does all again."""
@@ -206,7 +206,7 @@ def _wait(out: Any) -> None:
 def _tensor(ref: _Ref, held: dict[int, Any]) -> torch.Tensor:
     with _held_back():
         empty = torch._C._VariableFunctions.empty((0,), dtype=ref.dtype)
-        return empty.set_(held[ref.slot], ref.offset, ref.size, ref.stride)  # type: ignore[no-any-return, call-overload]
+        return empty.set_(held[ref.slot], ref.offset, ref.size, ref.stride)
 
 
 def _thawed(value: Any, held: dict[int, Any]) -> Any:
@@ -248,7 +248,9 @@ class CUDAGraph:
     def capture_begin(self, pool: Any = None, capture_error_mode: str = "global", **kw: Any) -> None:
         """From now on, what the calling thread does is recorded. Raises RuntimeError while another capture runs."""
         if kernels.placing.graph is not None:
-            raise RuntimeError("CUDA graphs must be captured one at a time, and on a stream that does not capture already")
+            raise RuntimeError(
+                "CUDA graphs must be captured one at a time, and on a stream that does not capture already"
+            )
         if self._ended:
             raise RuntimeError(
                 "This CUDAGraph instance already owns a captured graph. To capture a new graph, create a new instance."
@@ -339,7 +341,13 @@ class CUDAGraph:
             "capture_start", "capture_end", "post_instantiate", "replay_start", "replay_end", "destroy",
         ):  # fmt: skip
             return lambda hook, **kw: self._register(kind, hook)
-        if name in ("debug_dump", "raw_cuda_graph", "raw_cuda_graph_exec", "get_graph_data", "register_generator_state"):
+        if name in (
+            "debug_dump",
+            "raw_cuda_graph",
+            "raw_cuda_graph_exec",
+            "get_graph_data",
+            "register_generator_state",
+        ):
             return native.refusing(f"torch.cuda.CUDAGraph.{name}")
         raise AttributeError(f"'CUDAGraph' object has no attribute {name!r}")
 

@@ -48,12 +48,15 @@ CALLS = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "s
 
 
 _active: Any = torch._C._get_dispatch_mode
+_graph_task: Any = torch._C._current_graph_task_id
 _FAKE = torch._C._TorchDispatchModeKey.FAKE
 
 
 class _Placing(threading.local):
     to: int | None = None
     """The device on which the calling thread makes what it makes of nothing."""
+    latest: int | None = None
+    """The device of the calling thread's latest operation."""
     graph: Any = None
     """The recording of the graph that the calling thread captures."""
 
@@ -102,12 +105,12 @@ class Kernels(TorchDispatchMode):
                 kwargs = {**kwargs, "device": torch.device("cpu")}
                 index = asked
         given = tensors(args) if not kwargs else tensors((args, kwargs))
-        if known.asks and self.fake is not None and any(type(x) is FakeTensor for x in given):
-            self.meter.synchronize()
-            return world.value(func, given[0])
         graph = placing.graph
         if graph is not None:
             graph.before(known, args, kwargs, given, index)
+        if known.asks and self.fake is not None and any(type(x) is FakeTensor for x in given):
+            self.meter.synchronize()
+            return world.value(func, given[0])
         before = None
         for x in given:
             found = marks.where(x)
@@ -135,9 +138,11 @@ class Kernels(TorchDispatchMode):
         else:
             out = func(*args, **kwargs)
         if index is None:
-            index = before
+            # C++ makes gradients of nothing, such as zeros, and they are where the pass is.
+            index = before if given or _graph_task() < 0 else placing.latest
         elif index < 0:
             index = None
+        placing.latest = before if index is None else index
         if index is None and before is None:
             return out
         if index is not None and not known.is_view:
@@ -196,7 +201,9 @@ class Kind:
         self.is_view = not written and any(r.alias_info is not None for r in schema.returns)
         self.writes_operands = written
         self.writes = tuple(
-            at for at, a in enumerate(schema.arguments) if a.alias_info is not None and a.alias_info.is_write and not a.kwarg_only
+            at
+            for at, a in enumerate(schema.arguments)
+            if a.alias_info is not None and a.alias_info.is_write and not a.kwarg_only
         )
         """The places of the operands that are written."""
         self.name = name

@@ -28,7 +28,9 @@ def number(device: Any = None) -> int:
     index = marks.index_of(device) if device is not None else marks.current()
     if isinstance(device, str | torch.device) and torch.device(device).type == "cpu":
         raise ValueError(f"Expected a cuda device, but got: {device}")
-    if index is None or not 0 <= index < _count:
+    if index is None:
+        raise ValueError(f"Expected a torch.device with a specified index or an integer, but got: {device}")
+    if not 0 <= index < _count:
         raise torch.AcceleratorError(f"CUDA error: invalid device ordinal: {device}, and there are {_count}")
     return index
 

@@ -15,7 +15,7 @@ from torch.jit import _builtins as builtins
 from torch.utils import _device as defaults
 
 from ahbm.torch.device import marks, streams, typed
-from ahbm.torch.device.kernels import _FAKE, _active, placing
+from ahbm.torch.device.kernels import _FAKE, _active, _graph_task, placing
 from ahbm.torch.device.meter import meter
 
 _HOST = torch.device("cpu")
@@ -31,7 +31,9 @@ _LIKE = ("empty_like", "full_like", "ones_like", "rand_like", "randint_like", "r
 
 def _places(make: Callable[..., Any]) -> Callable[..., Any]:
     """A factory that knows marked devices."""
-    new = make.__name__ == "new_tensor"
+    name = make.__name__
+    new = name == "new_tensor"
+    of_nothing = name not in (*_NEW, *_LIKE, *_OF_DATA, "nested_tensor", "normal")
 
     @functools.wraps(make)
     def factory(*args: Any, **kw: Any) -> Any:
@@ -41,6 +43,8 @@ def _places(make: Callable[..., Any]) -> Callable[..., Any]:
         if device is None:
             if new and marks.where(args[0]) is not None:
                 return placed(make, args, kw, torch.device(marks.KIND, marks.where(args[0])))
+            if of_nothing and _graph_task() >= 0:  # by a backward function of the script's own
+                return placed(make, args, kw, _HOST)
             # A device by default is a mode of torch's, which asks below: see `_default`.
             return make(*args, **kw)
         return placed(make, args, kw, device)

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -146,8 +146,8 @@ def tell(error: BaseException) -> None:
         if speaks_of_a_driver(seen):
             place = blame._raised_at(error) or "the script"
             print(
-                f"ahbm: AHBM-U156 {type(seen).__name__} at {place} speaks of a GPU's driver or kernel, and the device is "
-                f"not there: {first_line(seen)}\n  hint: {HINT}",
+                f"ahbm: AHBM-U156 {type(seen).__name__} at {place} speaks of a GPU's driver or kernel, and the device "
+                f"is not there: {first_line(seen)}\n  hint: {HINT}",
                 file=sys.stderr,
             )
             return
@@ -157,7 +157,7 @@ def tell(error: BaseException) -> None:
 class _After(importlib.abc.MetaPathFinder):
     """Calls functions with modules that have just been imported."""
 
-    waiting: dict[str, list[Callable[[Any], None]]] = {}
+    waiting: ClassVar[dict[str, list[Callable[[Any], None]]]] = {}
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None

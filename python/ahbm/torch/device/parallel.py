@@ -45,9 +45,7 @@ def install() -> None:
     ) -> list[Any]:
         count = len(modules)
         if count != len(inputs):
-            raise AssertionError(
-                f"The number of modules {count} is not equal to the number of inputs {len(inputs)}"
-            )
+            raise AssertionError(f"The number of modules {count} is not equal to the number of inputs {len(inputs)}")
         return [
             applies([modules[i]], [inputs[i]], kwargs_tup and [kwargs_tup[i]], devices and [devices[i]])[0]
             for i in range(count)
@@ -61,11 +59,11 @@ def install() -> None:
         starts(self, *args, **kw)
         if len(self.device_ids) > 1:
             notice(
-                f"nn.DataParallel on {len(self.device_ids)} devices of one process: their kernels, and the copies between "
-                "them, are counted one after the other"
+                f"nn.DataParallel on {len(self.device_ids)} devices of one process: their kernels, and the copies "
+                "between them, are counted one after the other"
             )
 
-    DataParallel.__init__ = start  # type: ignore[method-assign]
+    DataParallel.__init__ = start
 
 
 def _device(index: Any) -> torch.device:

@@ -107,7 +107,7 @@ def install() -> None:
     memory: Any = torch.cuda.memory
     for name in ("_cuda_beginAllocateCurrentThreadToPool", "_cuda_endAllocateToPool", "_cuda_releasePool"):
         setattr(memory, name, nothing)
-    memory.MemPool = torch.cuda.MemPool = MemPool  # type: ignore[misc, assignment]
+    memory.MemPool = torch.cuda.MemPool = MemPool
     cuda: Any = torch.cuda
     cuda.get_stream_from_external = lambda data_ptr, device=None: streams.ExternalStream(device)
     success = types.SimpleNamespace(success=0)
@@ -117,7 +117,7 @@ def install() -> None:
         cudaProfilerStop=lambda: 0,
         cudaHostRegister=lambda *args: 0,
         cudaHostUnregister=lambda *args: 0,
-        cudaDeviceSynchronize=lambda: module.synchronize() or 0,
+        cudaDeviceSynchronize=_synchronize,
         cudaMemGetInfo=lambda device=0: torch.cuda.mem_get_info(device),
         cudaGetErrorString=str,
     )
@@ -126,6 +126,11 @@ def install() -> None:
     cuda.list_gpu_processes = lambda device=None: f"GPU:{module.number(device)}\nno processes are running"
     _plans()
     _symmetric()
+
+
+def _synchronize() -> int:
+    module.synchronize()
+    return 0
 
 
 def _nothing(*args: Any, **kw: Any) -> None:

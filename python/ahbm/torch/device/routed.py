@@ -35,14 +35,14 @@ def _recurrent() -> None:
     def flatten_parameters(self: Any) -> None:
         """Nothing to do."""
 
-    torch.nn.RNNBase.flatten_parameters = flatten_parameters  # type: ignore[method-assign]
+    torch.nn.RNNBase.flatten_parameters = flatten_parameters
 
 
 _ATTENTION = ("flash", "mem_efficient", "math", "cudnn", "overrideable")
 
 
 def _attention() -> None:
-    """A script allows kernels of attention that the host does not have: then the host's own may run, whichever it is."""
+    """A script allows kernels of attention that the host does not have: then the host's own may run."""
     core: Any = torch._C
     setters = {name: getattr(core, f"_set_sdp_use_{name}") for name in _ATTENTION}
     getters = {name: _getter(core, name) for name in _ATTENTION}
@@ -77,9 +77,12 @@ def _nested_attention(module: Any) -> None:
 def _context_parallel(module: Any) -> None:
     """Its rings are made of the fused kernels of GPUs."""
     hint = "split the sequence by the script's own calls, or run it on GPUs"
-    replace(module.context_parallel, functools.wraps(module.context_parallel)(
-        native.refusing("torch.distributed.tensor.experimental.context_parallel", hint)
-    ))
+    replace(
+        module.context_parallel,
+        functools.wraps(module.context_parallel)(
+            native.refusing("torch.distributed.tensor.experimental.context_parallel", hint)
+        ),
+    )
 
 
 def _getter(core: Any, name: str) -> Any:
@@ -137,16 +140,18 @@ def _exchange() -> None:
         wanted = ext_tensor.device if device is None else torch.device(device)
         if wanted != ext_tensor.device:
             if copy is False:
-                raise ValueError(f"cannot move DLPack tensor from device {ext_tensor.device} to {wanted} without copying")
+                raise ValueError(
+                    f"cannot move DLPack tensor from device {ext_tensor.device} to {wanted} without copying"
+                )
             return out.to(wanted)
         return out.clone() if copy else out
 
     tensor.__dlpack__ = __dlpack__
     core._from_dlpack = from_capsule
     for module in (torch.utils.dlpack, torch):
-        module.from_dlpack = from_dlpack  # type: ignore[attr-defined]
+        module.from_dlpack = from_dlpack
         if hasattr(module, "to_dlpack"):
-            module.to_dlpack = to_dlpack  # type: ignore[attr-defined]
+            module.to_dlpack = to_dlpack
 
 
 def _queues() -> None:
@@ -189,7 +194,9 @@ def _without_driver(function: Callable[..., Any]) -> Callable[..., Any]:
     def decomposition(A: torch.Tensor, *args: Any, driver: str | None = None, **kw: Any) -> Any:
         if driver is not None and marks.where(A) is not None:
             if driver not in ("gesvd", "gesvdj", "gesvda"):
-                raise RuntimeError(f"torch.linalg.svd: unknown svd driver {driver}, please see documentation for options.")
+                raise RuntimeError(
+                    f"torch.linalg.svd: unknown svd driver {driver}, please see documentation for options."
+                )
             driver = None
         return function(A, *args, driver=driver, **kw) if driver is not None else function(A, *args, **kw)
 

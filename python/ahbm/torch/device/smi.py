@@ -80,7 +80,9 @@ def answer(arguments: list[str], name: str, total: int, count: int) -> str | Non
         if "noheader" not in form:
             known = fields(name, total, count, 0)
             units = ("" if "nounits" in form else known.get(part, ("", ""))[1].strip() for part in names)
-            lines.append(", ".join(f"{part} [{unit}]" if unit else part for part, unit in zip(names, units, strict=True)))
+            lines.append(
+                ", ".join(f"{part} [{unit}]" if unit else part for part, unit in zip(names, units, strict=True))
+            )
         for index in rows:
             known = fields(name, total, count, index)
             cells = (known.get(part, ("[N/A]", "")) for part in names)

@@ -62,7 +62,7 @@ class Stream:
 
     def is_capturing(self) -> bool:
         """Whether a graph is captured."""
-        return torch.cuda.is_current_stream_capturing()
+        return bool(torch.cuda.is_current_stream_capturing())
 
     def record_event(self, event: Event | None = None) -> Event:
         """An event of now."""
@@ -161,8 +161,8 @@ def of_device(device: Any = None) -> Stream:
 def use(stream: Stream | None) -> None:
     """Makes a stream the current one."""
     if stream is not None:
-        _Local.now = stream
         meter.use(stream.stream_id)
+        _Local.now = stream
 
 
 class StreamContext:

@@ -95,11 +95,11 @@ def _default() -> None:
             if on_device[0]:
                 on_device[0] = False
                 torch.set_default_device(None)
-                torch.Tensor.__new__ = makes  # type: ignore[method-assign]
+                torch.Tensor.__new__ = makes
             return
         torch.set_default_dtype(dtype)
         torch.set_default_device(here())
         on_device[0] = True
-        torch.Tensor.__new__ = __new__  # type: ignore[method-assign, assignment]
+        torch.Tensor.__new__ = __new__
 
     torch.set_default_tensor_type = set_default_tensor_type
