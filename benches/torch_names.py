@@ -5,7 +5,7 @@
 
 Operators and modules come with torch's own samples of arguments (`op_db`, `module_db`), names of `torch.cuda` and the
 like get small arguments of every kind. A finding is an error that the host does not raise and that is neither AHBM's
-nor about the arguments, another value than the host's, or a result that is not on the device. Ends with 1 if there is one.
+nor about the arguments, another value than the host's, or a result that is not on the device. One finding: exit code 1.
 """
 
 from __future__ import annotations

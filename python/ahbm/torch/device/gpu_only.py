@@ -1,4 +1,4 @@
-"""Kernels that torch has for GPUs alone, calculated by the host's: results by their definition, the time by their bytes."""
+"""Kernels that torch has for GPUs alone: results by their definition, on the host, and the time by their bytes."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -113,7 +114,8 @@ def _groups() -> None:
 
 
 def _profiler() -> None:
-    """A profiler looks at the host: the driver that would tell of a device is not there."""
+    """A profiler looks at the host: the driver that would tell of a device is not there, and it need not say so."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "5")
     cuda = torch.profiler.ProfilerActivity.CUDA
     starts = torch.profiler.profile.__init__
 
