@@ -98,17 +98,6 @@ def members_of(x: Any) -> tuple[Any, ...]:
 _SPARSE = {torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc}
 
 
-def nbytes(x: Any) -> int:
-    """The bytes of a tensor, of a sparse one those of what it consists of."""
-    if x.layout is torch.strided:
-        return int(x.nbytes)
-    members = members_of(x)
-    if members:
-        return sum(int(part.nbytes) for part in members)
-    held = storage(x)
-    return 0 if held is None else int(held.nbytes())
-
-
 def where(x: Any) -> int | None:
     """The number of the GPU that a tensor says it is on; None for the host."""
     if type(x) not in _PLAIN:
