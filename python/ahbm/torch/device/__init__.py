@@ -5,7 +5,7 @@ memory, and C++ knows them as such, so that DistributedDataParallel, autograd an
 `marks` is where a tensor says that it is, `moving` the calls that name a device, `module` the namespaces, `streams` the
 order of what a device does, `kernels` what it is given to do, `meter` how long that takes, and `rest` the rest.
 What torch's C++ or a library chooses by the real device is in `routed`, `typed`, `parallel`, `graphs`, `pools`, `nvml`
-and `compiled`; kernels that the host has not, in `wider` and `gpu_only`; `native` refuses what needs a driver.
+and `compiled`; kernels that the host has not, in `precision` and `gpu_only`; `native` refuses what needs a driver.
 """
 
 from __future__ import annotations

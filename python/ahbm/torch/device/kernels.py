@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ahbm.torch.device import marks, wider, world
+from ahbm.torch.device import marks, precision, world
 from ahbm.torch.device.meter import Meter, counting
 from ahbm.torch.device.touched import whole
 
@@ -124,7 +124,7 @@ class Kernels(TorchDispatchMode):
             try:
                 out = func(*args, **kwargs)
             except (RuntimeError, NotImplementedError) as error:
-                out = wider.again(func, known, args, kwargs, given, error)
+                out = precision.again(func, known, args, kwargs, given, error)
         elif (
             (index is not None and index >= 0)
             or before is not None

@@ -234,7 +234,7 @@ plain = _Plain()
 """Whether storages say for the calling thread, for the moment, where they are in truth."""
 
 
-def _told(held: Any) -> int | None:
+def _index_of_storage(held: Any) -> int | None:
     return None if plain.on else of_storage(held)
 
 
@@ -262,8 +262,10 @@ def install() -> None:
 
     storages: Any = torch.UntypedStorage
     storages.resize_ = resize_
-    storages.device = property(lambda held: bare(held) if (i := _told(held)) is None else torch.device(KIND, i))
-    storages.is_cuda = property(lambda held: _told(held) is not None)
+    storages.device = property(
+        lambda held: bare(held) if (i := _index_of_storage(held)) is None else torch.device(KIND, i)
+    )
+    storages.is_cuda = property(lambda held: _index_of_storage(held) is not None)
     fake = torch._subclasses.fake_tensor.FakeTensor
     tells = fake.device.fget
 

@@ -86,8 +86,8 @@ def _of_interface(given: Any) -> torch.Tensor:
     """The tensor of an object that says where its memory on a device lies: it is the host's."""
     if isinstance(given, torch.Tensor):
         return given
-    told = {**given.__cuda_array_interface__, "version": 3}
-    made = type("Given", (), {"__array_interface__": {key: told[key] for key in told if key != "stream"}})()
+    facts = {**given.__cuda_array_interface__, "version": 3}
+    made = type("Given", (), {"__array_interface__": {key: facts[key] for key in facts if key != "stream"}})()
     return marks.put(torch.from_numpy(numpy.asarray(made)), marks.current())
 
 

@@ -30,8 +30,8 @@ HINT = "a device that is not there has host memory and no driver: leave the call
 
 def refusal(call: str, why: str = "", hint: str = HINT) -> UnsupportedError:
     """The error for a call that only a driver could do (AHBM-U156), with the script's line."""
-    told = f"{call}: a device that is not there does not do this" + (f" ({why})" if why else "")
-    return UnsupportedError("AHBM-U156", told, sites=[Site("the script calls it", blame.call_origin())], hint=hint)
+    message = f"{call}: a device that is not there does not do this" + (f" ({why})" if why else "")
+    return UnsupportedError("AHBM-U156", message, sites=[Site("the script calls it", blame.call_origin())], hint=hint)
 
 
 def refusing(call: str, hint: str = HINT) -> Callable[..., Any]:

@@ -50,9 +50,9 @@ def _library(library: Any) -> None:
         return index
 
     def by_uuid(name: Any) -> int:
-        told = name.decode() if isinstance(name, bytes) else name
+        text = name.decode() if isinstance(name, bytes) else name
         for index in range(module.count()):
-            if uuid(index) == told:
+            if uuid(index) == text:
                 return index
         raise library.NVMLError(library.NVML_ERROR_NOT_FOUND)
 

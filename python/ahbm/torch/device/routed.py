@@ -212,8 +212,8 @@ def _scripts() -> None:
 
     def load(f: Any, map_location: Any = None, _extra_files: Any = None, **kw: Any) -> Any:
         index = marks.index_of(map_location)
-        told = {_WHERE: ""}
-        files = {**(_extra_files or {}), **told}
+        place = {_WHERE: ""}
+        files = {**(_extra_files or {}), **place}
         module = loads(f, _HOST if map_location is None else _host(map_location), files, **kw)
         where = files.pop(_WHERE)
         if _extra_files is not None:

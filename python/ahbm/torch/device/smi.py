@@ -105,11 +105,11 @@ def main() -> int:
     with open(os.environ[FACTS], encoding="utf-8") as file:
         count = json.load(file)["count"]
     machine = Setup().sized(int(os.environ.get("WORLD_SIZE") or 1)).emulator().machine
-    told = answer(sys.argv[1:], called(machine), memory_of(machine), count)
-    if told is None:
+    text = answer(sys.argv[1:], called(machine), memory_of(machine), count)
+    if text is None:
         print(f"AHBM-U156 nvidia-smi {' '.join(sys.argv[1:])}: a device that is not there does not tell this")
         return 1
-    print(told)
+    print(text)
     return 0
 
 
