@@ -2,7 +2,7 @@
 
 They are refused (AHBM-U156), because their results would be missing. Without data (`--fake`) nothing is missing but
 their time. Where AHBM_KERNELS has a factor for a kernel's name, it takes so many times as long as its tensors take to
-be read or written once. Triton's own interpreter (TRITON_INTERPRET=1) runs kernels on the host; the same rule times them.
+be read or written once. With TRITON_INTERPRET=1, Triton runs kernels on the host; the same rule times them.
 """
 
 from __future__ import annotations
