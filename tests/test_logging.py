@@ -79,3 +79,15 @@ def test_a_program_that_is_known_is_said_to_be(caplog: pytest.LogCaptureFixture)
         "lrab_hierarchical_allreduce",
         "already",
     ]
+
+
+def test_a_script_that_logs_does_not_get_what_the_core_does_unless_it_asks() -> None:
+    code = (
+        "import logging, ahbm; from ahbm.base.logs import quiet; logging.basicConfig(level=logging.INFO); quiet(); "
+        "logging.info('mine'); ahbm.synthesize('all_gather', topology='npu_ring_8', size=8192); "
+        "logging.getLogger('ahbm').setLevel(logging.INFO); quiet(); "
+        "ahbm.synthesize('all_gather', topology='npu_ring_8', size=4096)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.startswith("INFO:root:mine") and "8192" not in done.stderr
+    assert "INFO:ahbm.synthesis" in done.stderr

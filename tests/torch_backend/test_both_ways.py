@@ -84,7 +84,7 @@ def by_all(program: Program, ranks: int, folder: Path, machine: dict[str, Any]) 
     with written() as lanes:
         ahbm.torch.spawn(worker, world_size=ranks, **machine)
     for rank in range(ranks):
-        lanes[rank].keep(folder / "all", rank, ranks, None)
+        lanes[rank].write(folder / "all", rank, ranks, None)
     return answer(folder / "all", machine), report.text(seats[0].ledger)
 
 
@@ -100,7 +100,7 @@ def by_one(
             place.synchronize()
             assert isinstance(place.seat, Alone)
             table = report.text(place.seat.ledger)
-            lanes[rank].keep(folder / "one", rank, ranks, place.seat.families.known)
+            lanes[rank].write(folder / "one", rank, ranks, place.seat.families.known)
         finally:
             dist.destroy_process_group()
     assert [file.name for file in folder.glob("one*")] == ["one.0.et"]

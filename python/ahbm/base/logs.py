@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-INFO, DEBUG = 20, 10
+WARNING, INFO, DEBUG = 30, 20, 10
 _warned: set[str] = set()
 
 
@@ -17,6 +17,15 @@ def log(part: str, level: int, message: str, *values: object) -> None:
     logging = sys.modules.get("logging")
     if logging is not None:
         logging.getLogger(f"ahbm.{part}").log(level, message, *values)
+
+
+def quiet() -> None:
+    """What the package does is for those who ask its own loggers: a script that sets the level of all loggers asks for
+    its own messages. `logging.getLogger("ahbm").setLevel(logging.INFO)` asks."""
+    import logging
+
+    if logging.getLogger("ahbm").level == logging.NOTSET:
+        logging.getLogger("ahbm").setLevel(WARNING)
 
 
 def notice(what: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from math import floor, log10
 
 NOT_TIGHTEST = "perhaps not the tightest"
 """What is said of a bound where a tighter one may exist."""
@@ -22,6 +23,22 @@ def span(ranks: list[int]) -> str:
             runs.append([rank])
     text = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
     return f"rank {text}" if len(ranks) == 1 else f"ranks {text}"
+
+
+_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
+
+
+def lasts(ns: float) -> str:
+    """So many nanoseconds, in three digits and the unit that fits.
+
+    >>> lasts(318_000_000), lasts(10_804), lasts(0.063)
+    ('318 ms', '10.8 us', '0.0630 ns')
+    """
+    if not ns:
+        return "0 ns"
+    size, unit = next((one for one in _UNITS if abs(ns) >= 0.9995 * one[0]), _UNITS[-1])
+    value = float(f"{ns / size:.2e}")
+    return f"{value:,.{max(2 - floor(log10(abs(value))), 0)}f} {unit}"
 
 
 def slug(name: str, nameless: str) -> str:

@@ -12,22 +12,48 @@ from pathlib import Path
 from ahbm.errors import AhbmError, RankError, Site
 
 _PACKAGE = str(Path(__file__).parent.parent) + os.sep
-_FRONTS = (_PACKAGE, os.path.join(sysconfig.get_paths()["platlib"], "torch") + os.sep)
-"""The code that stands between a user's line and an operation."""
 _LIBRARIES = tuple(sysconfig.get_paths()[key] for key in ("stdlib", "purelib", "platlib"))
+_INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
+SCRIPT, LIBRARY, FRONT = range(3)
+"""Whose code a file is: the user's; a library's; or that of this package, torch and Python, which is never told of."""
+
+backward = [""]
+"""The line whose backward pass is under way: autograd may make calls in threads of its own."""
 
 
 def call_origin() -> str:
-    """`file:line` of the innermost caller outside this package and torch, by the file's base name."""
+    """`file:line` of the innermost caller that is no library's, by the file's base name; where there is none but
+    libraries', that of the outermost of them, which is what was run."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and _is_front(frame.f_code.co_filename):
+    library = None
+    while True:
+        code = frame.f_code
+        kind = kind_of(code.co_filename)
+        if kind == SCRIPT:
+            return _place(code.co_filename, frame.f_lineno)
+        if kind == LIBRARY:
+            library = frame
+        if frame.f_back is None:
+            break
         frame = frame.f_back
-    return _place(frame.f_code.co_filename, frame.f_lineno)
+    if backward[0]:
+        return backward[0]
+    last = library or frame
+    return _place(last.f_code.co_filename, last.f_lineno)
 
 
 @lru_cache(1 << 12)
-def _is_front(file: str) -> bool:
-    return file.startswith(_FRONTS)
+def kind_of(file: str) -> int:
+    """Whose code a file is: `SCRIPT`, `LIBRARY` or `FRONT`."""
+    if file.startswith((_PACKAGE, "<frozen", "<eval_with_key", "<timeit-src")):
+        return FRONT
+    torch = sys.modules.get("torch")
+    place = getattr(torch, "__file__", None)
+    if place is not None and file.startswith(os.path.dirname(place) + os.sep):
+        return FRONT
+    if any(part in file for part in _INSTALLED):
+        return FRONT if file.rpartition("-packages")[2].startswith(f"{os.sep}torch{os.sep}") else LIBRARY
+    return FRONT if file.startswith(_LIBRARIES) else SCRIPT
 
 
 @lru_cache(1 << 12)
@@ -52,7 +78,7 @@ def rank_error(rank: int, error: BaseException) -> RankError:
 def _raised_at(error: BaseException) -> str:
     place = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
-        if not frame.f_code.co_filename.startswith((_PACKAGE, *_LIBRARIES)):
+        if kind_of(frame.f_code.co_filename) == SCRIPT:
             place = f"{Path(frame.f_code.co_filename).name}:{line}"
     return place
 

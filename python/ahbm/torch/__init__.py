@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,7 +20,17 @@ if TYPE_CHECKING:
     from ahbm.torch.recording import record as record
     from ahbm.torch.threads import spawn as spawn
 
-__all__ = ["Options", "init_alone", "record", "register", "spawn"]
+__all__ = ["Options", "init_alone", "record", "register", "spawn", "step"]
+
+on_step: list[Callable[[], None]] = []
+"""Functions that `step` calls."""
+
+
+def step() -> None:
+    """Says that an iteration of the script has ended. Where a script says so, nothing else is an iteration, neither in
+    the answer nor for the `--steps` of `python -m ahbm.torch --device cuda`. Elsewhere it does nothing."""
+    for function in on_step:
+        function()
 
 
 def register() -> None:

@@ -17,7 +17,7 @@ import os
 import runpy
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -25,7 +25,7 @@ import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
 import ahbm.torch
-from ahbm.base.logs import notice
+from ahbm.base.logs import notice, quiet
 from ahbm.dsl.compat import compat
 from ahbm.errors import ConfigError
 from ahbm.mscclpp.choosing import choose
@@ -116,6 +116,7 @@ def devices() -> int | None:
 
 def activate() -> AbstractContextManager[None]:
     """Makes this process run scripts for other backends; within the `with` block that follows, it serves `mscclpp`."""
+    quiet()
     asked_for = interpose()
     count = devices()
     if count is not None:
@@ -132,6 +133,15 @@ def activate() -> AbstractContextManager[None]:
                 place.choose().chooser = choose
 
     return compat(serve)
+
+
+def ending() -> AbstractContextManager[None]:
+    """Around a script on devices that are not there: how it ends is remembered for the answer."""
+    if devices() is None:
+        return nullcontext()
+    from ahbm.torch.device import ending
+
+    return ending.main()
 
 
 def _bring_up_children() -> None:
@@ -200,6 +210,14 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, metavar="N", help="with --device: this one process stands for N ranks")
     parser.add_argument("--rank", type=int, default=0, metavar="K", help="with --ranks: which of them it is")
     parser.add_argument("--fake", action="store_true", help="with --ranks: tensors have sizes and no data")
+    parser.add_argument(
+        "--steps", metavar="N", help="with --device: the script ends after N iterations, with exit status 0"
+    )
+    parser.add_argument(
+        "--clock",
+        choices=("host", "simulated"),
+        help="with --device: which time time.time and the like tell the script",
+    )
     parser.add_argument("script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     asked = parser.parse_args()
@@ -213,11 +231,19 @@ def main() -> None:
             parser.error("--ranks N needs --device, --rank K is below N, and --fake needs --ranks")
         os.environ["AHBM_WORLD"] = f"{asked.ranks}:{asked.rank}"
         os.environ["AHBM_FAKE"] = "1" if asked.fake else ""
+    if asked.clock is not None:
+        if asked.device is None:
+            parser.error("--clock needs --device")
+        os.environ["AHBM_CLOCK"] = asked.clock
+    if asked.steps is not None:
+        if asked.device is None or not asked.steps.isdecimal() or not int(asked.steps):
+            parser.error("--steps N needs --device, and N is 1 or more")
+        os.environ["AHBM_END_AFTER"] = asked.steps
     if asked.record is None:
         serving = activate()
         search = Search()
         try:
-            with serving:
+            with serving, ending():
                 runpy.run_path(asked.script, run_name="__main__")
         except BaseException:
             search.tell(failed=True)

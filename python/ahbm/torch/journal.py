@@ -25,6 +25,10 @@ Family = Sequence[ProcessGroup]
 """Groups that ranks have in each other's place."""
 
 
+Node = tuple[str, str, list[int], int, int, list[tuple[str, Fact]]]
+"""Kind, name, nodes that it waits for, start and duration in ps, and facts."""
+
+
 @dataclass(eq=False)
 class Event:
     """A node."""
@@ -81,26 +85,34 @@ class Journal:
             self._chain += [event.number for event in events if event.number not in self._chain]
 
     def write(self, prefix: Path, rank: int, ranks: int, alike: Sequence[Family] | None = None) -> Path:
-        """Writes `prefix.<rank>.et`; with the families of its groups, the rank stands for all, in `prefix.0.et`.
+        """See `write`: all that there is."""
+        return write(self.nodes(), prefix, rank, ranks, alike)
 
-        Raises DistributedError (AHBM-X133), FormatError.
-        """
-        for event in self.events:
-            if event.lacks_sender:
-                raise DistributedError(
-                    "AHBM-X133",
-                    "a receive from anyone was recorded that nobody waited for: its sender is not known",
-                    hint="wait for it before the recording ends",
-                )
-        make_folders(prefix.parent)
-        nodes = [(e.kind, e.name, e.deps, e.start_ps, e.duration_ps, list(e.facts.items())) for e in self.events]
-        families = None if alike is None else [[(of.name, of.ranks) for of in family] for family in alike]
-        return write_recording(prefix, rank, ranks, nodes, alike=families)
+    def nodes(self) -> list[Node]:
+        """All that there is."""
+        return [(e.kind, e.name, e.deps, e.start_ps, e.duration_ps, list(e.facts.items())) for e in self.events]
 
     def _add(self, kind: str, name: str) -> Event:
         event = Event(len(self.events), kind, name, list(self._chain), self._clock_ps)
         self.events.append(event)
         return event
+
+
+def write(nodes: Sequence[Node], prefix: Path, rank: int, ranks: int, alike: Sequence[Family] | None = None) -> Path:
+    """Writes `prefix.<rank>.et`; with the families of its groups, the rank stands for all, in `prefix.0.et`.
+
+    Raises DistributedError (AHBM-X133), FormatError.
+    """
+    for kind, _, _, _, _, facts in nodes:
+        if kind == "COMM_RECV_NODE" and all(key != "comm_src" for key, _ in facts):
+            raise DistributedError(
+                "AHBM-X133",
+                "a receive from anyone was recorded that nobody waited for: its sender is not known",
+                hint="wait for it before the recording ends",
+            )
+    make_folders(prefix.parent)
+    families = None if alike is None else [[(of.name, of.ranks) for of in family] for family in alike]
+    return write_recording(prefix, rank, ranks, nodes, alike=families)
 
 
 def _facts(call: Call, me: int) -> dict[str, Fact]:

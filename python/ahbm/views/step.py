@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ahbm.base.words import lasts
 from ahbm.views.page import Page, Section
 
 
@@ -44,11 +45,11 @@ def sections(facts: Facts) -> list[Section]:
             "help",
             "What would help",
             "The step of a machine or with algorithms that are changed in one respect.",
-            ("change", "a step (us)", "saves (%)"),
+            ("change", "a step", "saves (%)"),
             [
                 [
                     f"{change['what']}",
-                    _us(change["step_ns"]),
+                    lasts(change["step_ns"]),
                     f"{100 * (1 - change['step_ns'] / step):.1f}" if step else "-",
                 ]
                 for change in answer["changes"]
@@ -59,14 +60,14 @@ def sections(facts: Facts) -> list[Section]:
             "Communication by line of the script",
             "Per step, as means over ranks. Exposed is time in which a rank does not compute and what it does next "
             "waits for the call.",
-            ("line", "collective", "calls", "takes (us)", "exposed (us)", "by"),
+            ("line", "collective", "calls", "takes", "exposed", "by"),
             [
                 [
                     row["line"],
                     row["collective"],
                     f"{row['calls']:g}",
-                    _us(row["time_ns"]),
-                    _us(row["exposed_ns"]),
+                    lasts(row["time_ns"]),
+                    lasts(row["exposed_ns"]),
                     row["algorithm"],
                 ]
                 for row in answer["lines"]
@@ -95,10 +96,6 @@ def sections(facts: Facts) -> list[Section]:
     return made
 
 
-def _us(ns: float) -> str:
-    return f"{ns / 1000:,.2f}"
-
-
 def page(facts: Facts) -> Page:
     """The page. Raises as `ahbm.open(...).run`."""
     from ahbm.job.open import open_
@@ -120,7 +117,7 @@ def _headline(answer: Mapping[str, Any]) -> list[str]:
     step, text = answer["step_ns"], list[str]()
     best = min(answer["changes"], key=lambda change: (change["step_ns"], change["what"]), default=None)
     if best is not None and best["step_ns"] < step:
-        saves = f"-{100 * (1 - best['step_ns'] / step):.1f} %, {_us(best['step_ns'])} us"
+        saves = f"-{100 * (1 - best['step_ns'] / step):.1f} %, {lasts(best['step_ns'])}"
         text.append(f"Try {best['what']}: {saves} (simulated again).")
     if answer["steps"] > 1:
         text.append(f"The sections from Ranks on show the recording, which is {answer['steps']} steps.")

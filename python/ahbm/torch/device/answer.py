@@ -8,27 +8,31 @@ from __future__ import annotations
 
 import atexit
 import json
+import multiprocessing
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from multiprocessing import util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torch.optim.optimizer import register_optimizer_step_post_hook
+import numpy as np
 
 from ahbm.base.logs import notice
-from ahbm.base.words import aligned, span
+from ahbm.base.words import aligned, lasts, span
 from ahbm.errors import AhbmError, ConfigError
 from ahbm.torch import compute, places, report
 from ahbm.torch.alone import Alone
-from ahbm.torch.device import marks, module
+from ahbm.torch.device import clock, ending, marks, module, watch
 from ahbm.torch.device.bandwidth import more_bandwidth
+from ahbm.torch.device.kept import Kept, common, cut
 from ahbm.torch.device.lanes import Lanes
 from ahbm.torch.device.meter import FACTORS, meter
+from ahbm.torch.journal import write
 
 if TYPE_CHECKING:
     from ahbm.job.best import Best
@@ -48,9 +52,9 @@ SEARCHED = 100_000
 """Nodes up to which a job is tried with every algorithm."""
 SEARCHED_RANKS = 32
 """Ranks up to which it is: the search checks every algorithm, which takes half a minute of 64."""
+NOTHING = "the script gave the device nothing to do: no kernel and no call had a tensor on it"
 MOST = 5
 """Changes that an answer names."""
-_failed = [False]
 _met = [False]
 
 
@@ -58,28 +62,24 @@ def install() -> None:
     """Keeps a journal of every world, and answers where it ends."""
     compute.CLOCKS["model"] = lambda: meter.busy_ps
     compute.usual[0] = "model"
-    if (os.environ.get(compute.ENV) or "model") != "model":
-        return
-    try:
-        meter.lanes = Lanes(int(os.environ.get(STEPS) or 3))
-    except ValueError:
-        raise ConfigError("AHBM-C127", f"{STEPS}={os.environ[STEPS]!r} is no number") from None
-    report.check()
-    places.on_open.append(_opened)
-    register_optimizer_step_post_hook(_stepped)
-    atexit.register(_alone)
-    before = sys.excepthook
-
-    def hook(*args: Any) -> None:
-        _failed[0] = True
-        before(*args)
-
-    sys.excepthook = hook
-
-
-def _stepped(*_: object) -> None:
-    if meter.lanes is not None:
-        meter.lanes.step()
+    if (os.environ.get(compute.ENV) or "model") == "model":
+        try:
+            lanes = meter.lanes = Lanes(int(os.environ.get(STEPS) or 3), watch.count)
+        except ValueError:
+            raise ConfigError("AHBM-C127", f"{STEPS}={os.environ[STEPS]!r} is no number") from None
+        if lanes.limit < 0:
+            raise ConfigError("AHBM-C127", f"{STEPS}={lanes.limit} is no number of iterations", hint="0 or more")
+        if number := ending.wanted():
+            lanes.ends_after(number, ending.enough)
+        report.check()
+        places.on_open.append(_opened)
+        if multiprocessing.parent_process() is None:
+            atexit.register(_alone)
+        else:
+            ending.in_child.append(_in_child)
+    watch.Watch(lambda: meter.lanes).install()
+    ending.install()
+    clock.install()
 
 
 def _opened(place: Place, opts: Any, ranks: int, setup: Setup) -> None:
@@ -98,12 +98,25 @@ def _opened(place: Place, opts: Any, ranks: int, setup: Setup) -> None:
     else:
         folder = opts.store.get(FOLDER).decode()
     place.keeper = Keeper(place.rank, Path(folder), ranks, setup, families)
+    enough = Path(folder) / "enough"
+    ending.on_enough.append(lambda: enough.touch() if enough.parent.exists() else None)
+    ending.others.append(enough.exists)
     if families is not None:
         atexit.register(place.keeper.ends)
 
 
+def _in_child() -> None:
+    util.Finalize(None, _alone, exitpriority=50)
+
+
 def _alone() -> None:
     """The process ends: one that has met no others answers for itself."""
+    busy = _met[0] or bool(meter.kernels)
+    if multiprocessing.parent_process() is not None:
+        if busy:
+            ending.answers()
+    elif not (ending.children() or busy or meter.lanes is None) and os.environ.get("RANK", "0") == "0":
+        print(f"ahbm: no answer: {NOTHING}", file=sys.stderr)
     if not _met[0] and meter.kernels and meter.lanes is not None:
         Keeper(0, Path(tempfile.mkdtemp(prefix="ahbm-")), 1, places.options(None).sized(1)).ends()
 
@@ -118,7 +131,11 @@ class Keeper:
     setup: Setup
     families: Families | None = None
     """The groups that ranks have in each other's place: the rank stands for all of them."""
-    steps: int = 0
+    limit: int = 0
+    kept: Kept | None = None
+    """This rank's."""
+    restore: Callable[[], None] | None = None
+    """Gives signals back to the script."""
 
     def ends(self) -> None:
         """The process ends, of a rank that meets no others."""
@@ -128,48 +145,53 @@ class Keeper:
     def leaves(self) -> None:
         """The rank leaves: writes its journal down."""
         lanes, meter.lanes = meter.lanes, None
-        if lanes is None or (_failed[0] and self.families is None):
+        if lanes is None:
             return
+        if (error := sys.exc_info()[1]) is not None:
+            ending.note(error)
+        self.restore = ending.undisturbed()
+        how, self.limit = ending.how(), lanes.limit
         try:
-            alike = None if self.families is None else self.families.known
-            self.steps = lanes.keep(self.folder / "step", self.rank, self.ranks, alike)
-            facts = {"peak": marks.memory_of(marks.current()).peak, "flops": meter.flops, "kernels": meter.by_name}
-            (self.folder / f"facts.{self.rank}.json").write_text(json.dumps(facts))
+            self.kept = kept = lanes.keep(over=how in ("", ending.ENOUGH))
+            peak = marks.memory_of(marks.current()).peak
+            kept.facts = {"peak": peak, "flops": meter.flops, "kernels": meter.by_name, "how": how}
+            if self.rank and self.families is None:
+                kept.store(self.folder / f"{self.rank}.json")
         except (AhbmError, OSError) as error:
             print(f"ahbm: rank {self.rank} keeps no journal: {error}", file=sys.stderr)
 
     def left(self) -> None:
         """All ranks have left: rank 0, or the one that stands for all, answers."""
-        if (self.rank and self.families is None) or not self.folder.exists():
-            return
         try:
-            if self.families is not None or not _failed[0]:
+            if (self.rank == 0 or self.families is not None) and self.folder.exists():
                 print(self._answer(), file=sys.stderr)
         except AhbmError as error:
             print(f"ahbm: what a step takes is not known: {error}", file=sys.stderr)
         finally:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            if self.rank == 0 or self.families is not None:
+                shutil.rmtree(self.folder, ignore_errors=True)
+            if self.restore is not None:
+                self.restore()
 
     def _answer(self) -> str:
-        from ahbm.job.open import open_
-
-        played = range(self.ranks) if self.families is None else [self.rank]
-        files = 1 if self.families is not None else self.ranks
-        silent = [rank for rank in range(files) if not (self.folder / f"step.{rank}.et").exists()]
-        if silent:
-            return f"ahbm: what a step takes is not known: {span(silent)} left no journal"
-        opened = open_(
-            self.folder / "step",
-            topology=self.setup.topology,
-            ccl=self.setup.ccl,
-            overrides=self.setup.overrides,
-            algorithm=self.setup.algorithm,
-            selector=self.setup.selector,
-            factors=meter.factors,
-            kind="job",
-        )
-        facts = [json.loads((self.folder / f"facts.{rank}.json").read_text()) for rank in played]
-        found = Answer.of(opened, self.steps, [one["peak"] for one in facts], alike=self.families is not None)
+        others = range(1, self.ranks) if self.families is None else ()
+        silent = [rank for rank in others if not (self.folder / f"{rank}.json").exists()]
+        if silent or self.kept is None:
+            who = span(silent or [self.rank])
+            return f"ahbm: what a step takes is not known: {who} left no journal, and what others did waits for theirs"
+        ranks = [self.kept, *(Kept.load(self.folder / f"{rank}.json") for rank in others)]
+        if not any(kept.nodes for kept in ranks):
+            return f"ahbm: no answer: {NOTHING}"
+        how = ending.first([f"{kept.facts['how']}" for kept in ranks])
+        numbers = common(ranks, self.limit)
+        if not numbers and how not in ("", ending.ENOUGH) and len(ranks) > 1:
+            return f"ahbm: what a step takes is not known: the script was interrupted before all had ended one: {how}"
+        try:
+            found = self._found(ranks, numbers, how)
+        except AhbmError:
+            if not numbers or ranks[0].marked or not all(kept.whole for kept in ranks):
+                raise
+            found = self._found(ranks, [], how)  # names of kernels had the calls of ranks apart
         if (folder := report.target()) is not None:
             with report.saving():
                 keep(folder, f"{found}", found.to_json())
@@ -181,6 +203,34 @@ class Keeper:
         else:
             notice(f"{report.ENV}=FOLDER keeps the page, the recording and all figures")
         return f"{found}"
+
+    def _found(self, ranks: list[Kept], numbers: list[int], how: str) -> Answer:
+        """The answer for iterations of these numbers; without any, for all that there is."""
+        from ahbm.job.open import open_
+
+        alike = None if self.families is None else self.families.known
+        edges = []
+        for rank, kept in enumerate(ranks):
+            nodes, ends = cut(kept, numbers) if numbers else (kept.nodes, [len(kept.nodes)])
+            write(nodes, self.folder / "step", self.rank if alike is not None else rank, self.ranks, alike)
+            edges.append(ends)
+        opened = open_(
+            self.folder / "step",
+            topology=self.setup.topology,
+            ccl=self.setup.ccl,
+            overrides=self.setup.overrides,
+            algorithm=self.setup.algorithm,
+            selector=self.setup.selector,
+            factors=meter.factors,
+            kind="job",
+        )
+        peaks = [kept.facts["peak"] for kept in ranks]
+        found = Answer.of(opened, len(numbers), peaks, alike=self.families is not None)
+        found.numbers, found.how, found.ended = numbers, how, max(kept.steps for kept in ranks)
+        found.clock = clock.note(watch.source())
+        found.each_ns = spread(found.job, edges) if numbers else []
+        found.beside, found.odd = max(map(Beside.of, ranks)), max(map(_odd, ranks))
+        return found
 
     def _page(self, folder: Path, found: Answer) -> None:
         """Writes the page of the recording and of the answer."""
@@ -196,6 +246,64 @@ class Keeper:
             "capacity": module.capacity(),
         }
         draw(folder, facts)
+
+
+@dataclass(frozen=True, order=True)
+class Beside:
+    """What lies beside the iterations of a rank."""
+
+    ps: int = 0
+    """What its kernels take."""
+    calls: int = 0
+    evaluations: int = 0
+    """Places that have products."""
+    others: int = 0
+    """Those that have none."""
+
+    @classmethod
+    def of(cls, kept: Kept) -> Beside:
+        """Of a rank."""
+        ps, calls, places = 0, 0, [0, 0]
+        for start, end in kept.found.beside.values():
+            flops = 0
+            for kind, name, _, _, _, described in kept.nodes[start:end]:
+                if kind != "COMP_NODE":
+                    calls += 1
+                    continue
+                facts: dict[str, Any] = dict(described)
+                flops += (done := facts["num_ops"])
+                of, host = facts.get("num_ops_dtype", "f16"), "host_copy" in facts
+                ps += meter.machine.kernel_ps(
+                    name, done, facts["tensor_size"], arithmetic=of, host=host, factors=meter.factors
+                )
+            places[not flops] += 1
+        return cls(ps, calls, *places)
+
+    def __str__(self) -> str:
+        def many(count: int, what: str, rest: str = "") -> list[str]:
+            return [f"{count} {what}{'s' * (count != 1)}{rest}"] if count else []
+
+        where = many(self.evaluations, "evaluation", " or the like") + many(self.others, "other place")
+        what = [lasts(self.ps / 1000)] if self.ps or not self.calls else []
+        return f"{' and '.join(what + many(self.calls, 'call'))} in {' and '.join(where)}" if where else ""
+
+
+def _odd(kept: Kept) -> int:
+    """Iterations that are unlike the others, and are not looked at."""
+    return max(len(kept.found.whole) - 1, 0) - len(kept.found.looked.keys() - {0})
+
+
+def spread(job: JobReport, edges: list[list[int]]) -> list[float]:
+    """What each iteration takes, in ns: from the end of the one before on all ranks to its own. `edges`: per rank, or
+    for all, how many nodes lie before the end of each."""
+    rank, number, _, end, _ = job.replayed.nodes
+    ends = np.zeros(len(edges[0]), np.uint64)
+    for one in np.unique(rank):
+        mine = rank == one
+        which = np.searchsorted(edges[int(one) if len(edges) > 1 else 0], number[mine], side="right")
+        np.maximum.at(ends, np.minimum(which, len(ends) - 1), end[mine])
+    ends = np.maximum.accumulate(ends)
+    return [float(ns) / 1000 for ns in np.diff(ends, prepend=np.uint64(0))]
 
 
 def keep(folder: Path, text: str, facts: Mapping[str, object]) -> None:
@@ -238,6 +346,20 @@ class Answer:
     changes: list[Change] = field(default_factory=list)
     """Those that help most first."""
     best: Best | None = None
+    numbers: list[int] = field(default_factory=list)
+    """Which iterations the steps are."""
+    each_ns: list[float] = field(default_factory=list)
+    """What each of them takes."""
+    beside: Beside = Beside()
+    """What lies beside them, of the rank that has most."""
+    odd: int = 0
+    """Iterations that were left aside."""
+    how: str = ""
+    """How the script ended, where it did not by itself."""
+    ended: int = 0
+    """After how many iterations."""
+    clock: str = ""
+    """Which time the script was told."""
 
     @classmethod
     def of(cls, opened: Any, steps: int, peaks: list[int], *, alike: bool = False) -> Answer:
@@ -272,7 +394,33 @@ class Answer:
     def notes(self) -> list[str]:
         """What is said beside the figures."""
         factors = ", ".join(f"{name} takes {factor:g} times as long" for name, factor in meter.factors)
-        return [*([f"{FACTORS}: {factors}"] if factors else []), *self.job.notes]
+        found = [f"{FACTORS}: {factors}"] if factors else []
+        if self.odd:
+            found.append(
+                f"{self.odd} of the iterations {'is' if self.odd == 1 else 'are'} unlike the others and not looked at"
+            )
+        if self.clock:
+            found.append(self.clock)
+        return [*found, *self.job.notes]
+
+    @property
+    def ending(self) -> str:
+        """How the script ended, in a line; empty where it did by itself."""
+        after = f"after {self.ended} step{'s' * (self.ended != 1)}"
+        if self.how == ending.ENOUGH:
+            return f"the script was ended {after}, as --steps asks"
+        return self.how and f"the script was interrupted {after}: {self.how}"
+
+    @property
+    def spread(self) -> str:
+        """In brackets behind what a step takes."""
+        if self.numbers == [0]:
+            return "the first one, with all before it"
+        many = f"{self.steps} iteration{'s' * (self.steps != 1)}"
+        least, most = lasts(min(self.each_ns)), lasts(max(self.each_ns))
+        if least == most:
+            return f"{many} alike" if self.steps > 1 else many
+        return f"least {least}, most {most}; {many}"
 
     def lines(self) -> list[tuple[str, str, int, float, float, str]]:
         """Per line of the script and collective: line, collective, calls, their time and the exposed part of it, as
@@ -303,6 +451,12 @@ class Answer:
         return {
             "steps": self.steps,
             "step_ns": job.latency_ns / per,
+            "iterations": [{"number": at, "ns": ns} for at, ns in zip(self.numbers, self.each_ns, strict=True)],
+            "beside_ns": self.beside.ps / 1000,
+            "beside_calls": self.beside.calls,
+            "beside": f"{self.beside}" or None,
+            "ended": self.ending or None,
+            "ended_after": self.ended,
             "compute_ns": compute_ns,
             "exposed_ns": [rank.exposed_ns / per for rank in job.ranks],
             "memory_peak_bytes": self.peaks,
@@ -321,26 +475,27 @@ class Answer:
         job, per = self.job, max(self.steps, 1)
         step = job.latency_ns / per
 
-        def us(ns: float) -> str:
-            return f"{ns / 1000:,.2f}"
-
         def share(ns: float) -> str:
             return f"{100 * ns / step:.1f} %" if step else "-"
 
         count = max(len(job.ranks), 1)
         computes = sum(rank.compute_ns for rank in job.ranks) / count / per
         exposed = sum(rank.exposed_ns for rank in job.ranks) / count / per
-        what = f"a step (mean of {self.steps})" if self.steps else "the job"
+        what = f"a step takes {lasts(step)} ({self.spread})" if self.steps else f"the job takes {lasts(step)}"
         like = " like this one" if self.alike else ""
         peak, capacity = max(self.peaks, default=0), module.capacity()
         lines = [
-            f"ahbm: {what} takes {us(step)} us on {len(job.ranks)} ranks{like} of a {job.topology}: computing "
-            f"{us(computes)} us ({share(computes)}), exposed communication and waiting {us(exposed)} us "
+            f"ahbm: {what} on {count} rank{'s' * (count != 1)}{like} of a {job.topology}: computing "
+            f"{lasts(computes)} ({share(computes)}), exposed communication and waiting {lasts(exposed)} "
             f"({share(exposed)}); memory {peak / 2**30:.3f} of {capacity / 2**30:,.0f} GiB"
         ]
-        rows: list[tuple[str, ...]] = [("line", "collective", "calls", "takes (us)", "exposed (us)", "by")]
+        if self.ending:
+            lines.append(self.ending)
+        if beside := f"{self.beside}":
+            lines.append(f"beside steps: {beside}, not counted")
+        rows: list[tuple[str, ...]] = [("line", "collective", "calls", "takes", "exposed", "by")]
         rows += [
-            (line, collective, f"{calls / per:g}", us(takes / per), us(hidden / per), algorithm)
+            (line, collective, f"{calls / per:g}", lasts(takes / per), lasts(hidden / per), algorithm)
             for line, collective, calls, takes, hidden, algorithm in self.lines()
         ]
         if len(rows) > 1:
@@ -348,7 +503,7 @@ class Answer:
         helps = [change for change in self.changes if change.latency_ns < job.latency_ns][:MOST]
         for change in helps:
             saved = 100 * (1 - change.latency_ns / job.latency_ns)
-            lines.append(f"with {change.what}: {us(change.latency_ns / per)} us (-{saved:.1f} %)")
+            lines.append(f"with {change.what}: {lasts(change.latency_ns / per)} (-{saved:.1f} %)")
         if not helps and self.changes:
             lines.append("nothing that was tried helps: " + ", ".join(change.what for change in self.changes))
         if self.best is not None:

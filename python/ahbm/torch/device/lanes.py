@@ -1,38 +1,64 @@
 """A rank's journal by streams: kernels of a stream follow each other, and what else they wait for.
 
-The host runs ahead of the device: only where it waits for the device, what it starts later waits as well.
+The host runs ahead of the device: only where it waits for the device, what it starts later waits as well. Marks say
+where iterations end (`steps`). Nothing is kept after enough of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Hashable, Iterable
 
 from ahbm.ranks.blame import call_origin
 from ahbm.ranks.seat import Call
 from ahbm.torch.compute import Stopwatch
-from ahbm.torch.journal import Event, Family, Journal
+from ahbm.torch.device import steps
+from ahbm.torch.device.kept import Kept
+from ahbm.torch.journal import Event, Journal
 
 MOST = 2_000_000
 """Nodes of a rank that are kept."""
+MANY = 1 << 15
+"""Nodes without marks from which on a pattern that repeats ends what is kept."""
+SOON = 64
+"""The same where a script is to end after some."""
+COPIES = ("_to_copy", "copy_")
+"""Kernels that set up as well as compute: an iteration has others."""
+SPARE = 8
+"""Iterations, beside twice those that are wanted, after which no more of the usual kind are waited for."""
 
 
 class Lanes(Journal):
-    """See above. A step ends with the step of an optimizer: kept are the first step and `steps` later ones."""
+    """See above. Kept are the first iteration and `limit` later ones that are alike."""
 
-    def __init__(self, steps: int) -> None:
+    def __init__(self, limit: int, count: steps.Count | None = None) -> None:
+        """`count`: told of all marks, of those as well after which nothing is kept."""
         self._chains: dict[int, list[int]] = {}
         self._fence: list[int] = []
         self.stream = 0
-        self.limit = steps
-        self.steps = 0
-        """How many have ended."""
-        self.first: list[Event] | None = None
-        """The nodes of the first step."""
-        self._whole = 0
-        """How many nodes lie in whole steps."""
+        self.limit = limit
+        self.count = count or steps.Count()
+        self.marks: list[steps.Mark] = []
+        self.calls: list[steps.Range] = []
+        """The nodes of each outermost call of a module or of backward, until there are marks."""
+        self.full = False
+        """Whether nothing more is kept."""
+        self.whole = True
+        """Whether nothing was left out."""
+        self._wanted = 0
+        """Iterations after which a script without marks is to end; 0: it ends by itself."""
+        self._end: Callable[[], None] = lambda: None
+        self._source = steps.PROFILER + 1
+        """Who marked the iterations that were enough."""
+        self._names: list[int] = []
+        self._known: dict[Hashable, int] = {}
+        self._next = MANY
+        """How many nodes there are when a pattern is looked for."""
         self._generation = 0
         super().__init__(Stopwatch("none"))
+
+    def ends_after(self, number: int, end: Callable[[], None]) -> None:
+        """Where nothing marks, `end` is called after so many iterations, which is seen some kernels later."""
+        self._wanted, self._end, self._next = number, end, SOON
 
     @property
     def _chain(self) -> list[int]:
@@ -41,11 +67,6 @@ class Lanes(Journal):
     @_chain.setter
     def _chain(self, numbers: list[int]) -> None:
         self._chains[self.stream] = numbers
-
-    @property
-    def full(self) -> bool:
-        """Whether all steps that are kept have ended."""
-        return self.steps > self.limit or len(self.events) >= MOST
 
     def kernel(self, name: str, operations: int, nbytes: int, kind: str, host: bool) -> None:
         """A kernel on the current stream; see `Meter.add`."""
@@ -62,10 +83,15 @@ class Lanes(Journal):
                     if self.stream:  # a device interleaves streams; these are short copies before calls
                         event.facts["comm_priority"] = 1
                     self._chain = [event.number]
+                    if event.number >= self._next:
+                        self._look()
+                else:
+                    self.whole = False
 
     def call(self, call: Call, me: int) -> tuple[int, Event] | None:
         """A call of rank `me`, on the current stream."""
         if self.full:
+            self.whole = False
             return None
         origin = call_origin()
         event = self.issue(call, me)
@@ -97,27 +123,75 @@ class Lanes(Journal):
             self.wait(stream, tail)
         self._fence = list(tail) or self._fence
 
-    def step(self) -> None:
-        """A step has ended."""
-        if self.full:
+    def mark(self, source: int, who: int, *, skipped: bool = False) -> None:
+        """Something has ended that may be an iteration."""
+        with self._lock:
+            before = self.count.ended
+            self.count.mark(source, who)
+            if self.full and source < self._source:
+                self._again()
+            if not self.full:
+                self.marks.append(steps.Mark(source, who, len(self.events), skipped))
+                if self.count.sure and self.count.ended != before:
+                    self._enough()
+
+    def _again(self) -> None:
+        """Another source marks, which wins: what was kept is forgotten."""
+        self.events, self.marks, self.calls, self._names = [], [], [], []
+        self._chains, self._fence = {}, []
+        self._generation += 1
+        self.full = self.whole = False
+        self._next = MOST
+
+    def _enough(self) -> None:
+        """Ends what is kept where there is enough."""
+        whole = steps.divided(self.marks, over=False)
+        if len(whole) > self.limit:
+            found = self._compared(whole)
+            least = max(self.limit, 2) if self.limit else 0  # one alone does not show what is beside it
+            if len(found.looked) >= least or len(whole) > 2 * self.limit + SPARE:
+                self.full, self._source = True, min(mark.source for mark in self.marks)
+
+    def _look(self) -> None:
+        """Looks for a pattern where nothing marks."""
+        number = len(self.events)
+        if number >= MOST:
+            self.full = True
             return
-        self.steps += 1
-        self._whole = len(self.events)
-        if self.steps == 1:
-            self.first, self.events = self.events, []
-            self._chains, self._fence, self._whole = {}, [], 0
-            self._generation += 1
+        self._next = min(number + max(number // 4, 16), MOST)
+        if self.marks or self.count.made:
+            self._next = MOST
+            return
+        found = len(self._repeated())
+        if self._wanted and found >= self._wanted:
+            self._end()
+        if number >= MANY and found > self.limit + 1 and not self._wanted:
+            self.full = True
 
-    def settle(self) -> int:
-        """Leaves the steps after the first, or where there are none all that there is; returns how many steps."""
-        if self.steps > 1:
-            self.events = self.events[: self._whole]
-        elif self.first is not None:
-            self.events = self.first
-        return max(self.steps - 1, min(self.steps, 1))
+    def _compared(self, whole: list[steps.Range]) -> steps.Found:
+        return steps.compared(whole, self._tokens(), [mark.at for mark in self.marks if mark.skipped])
 
-    def keep(self, prefix: Path, rank: int, ranks: int, alike: Sequence[Family] | None) -> int:
-        """Writes what `settle` leaves, see `write`; returns how many steps."""
-        steps = self.settle()
-        self.write(prefix, rank, ranks, alike)
-        return steps
+    def _repeated(self) -> list[steps.Range]:
+        names = self._tokens()
+        return steps.repeated(names, self.calls, {self._known.get(name) for name in COPIES})
+
+    def _tokens(self) -> list[int]:
+        """What each node does, as a number: the name of a kernel, and of a call its size as well."""
+        for event in self.events[len(self._names) :]:
+            of: Hashable = event.name
+            if event.kind != "COMP_NODE":
+                of = (event.kind, event.name, event.facts.get("comm_size"), event.facts["pg_name"])
+            self._names.append(self._known.setdefault(of, len(self._known)))
+        return self._names
+
+    def keep(self, *, over: bool) -> Kept:
+        """What is left; `over`: the script ended by itself, or at the end of an iteration."""
+        with self._lock:
+            self.full = True
+            whole = steps.divided(self.marks, over=over)
+            if not self.marks:
+                whole = self._repeated()
+            elif not (over or self.count.ended):
+                whole = []
+            found, marked = self._compared(whole), bool(self.marks)
+            return Kept(self.nodes(), found, marked, self.whole, self.count.ended if marked else len(whole))

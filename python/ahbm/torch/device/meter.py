@@ -49,6 +49,8 @@ class Meter:
         """Where kernels are written down; None where nobody reads it."""
         self.by_name: dict[str, list[int]] = {}
         """Per name of a kernel: how many, operations, bytes, ps."""
+        self.host_ps = 0
+        """Where the host is: at the end of what the device had when the host last waited for it."""
         self.types: set[str] = set()
         """Those in which operations were done."""
         self.tape: Callable[[Work], None] | None = None
@@ -133,11 +135,13 @@ class Meter:
 
     def host_waits(self, tail: tuple[int, ...]) -> None:
         """What is started later waits for `tail`."""
+        self.host_ps = max(self.host_ps, self.now_ps())
         if self.lanes is not None:
             self.lanes.host_waits(tail)
 
     def synchronize(self, stream: int | None = None) -> None:
         """The host waits for a stream, by default the current one."""
+        self.host_ps = max(self.host_ps, self.now_ps())
         if self.lanes is not None:
             self.lanes.host_waits(self.lanes.tail(self.lanes.stream if stream is None else stream))
 
