@@ -4,6 +4,8 @@ Scripts find `torch.cuda` and `torch.accelerator`, and tensors that say that the
 memory, and C++ knows them as such, so that DistributedDataParallel, autograd and whatever else is C++ run as on CPU.
 `marks` is where a tensor says that it is, `moving` the calls that name a device, `module` the namespaces, `streams` the
 order of what a device does, `kernels` what it is given to do, `meter` how long that takes, and `rest` the rest.
+What torch's C++ or a library chooses by the real device is in `routed`, `typed`, `parallel`, `graphs`, `pools`, `nvml`
+and `compiled`; kernels that the host has not, in `precision` and `gpu_only`; `native` refuses what needs a driver.
 """
 
 from __future__ import annotations
@@ -18,7 +20,26 @@ def install(devices: int, asked: dict[Any, str]) -> Any:
     """Gives this process so many devices; `asked` has the backends that it has asked for. Returns the mode that sees
     kernels, for the calling thread."""
     from ahbm.torch import backend, cuda, place
-    from ahbm.torch.device import answer, files, kernels, marks, meter, module, moving, rest, scratch, world
+    from ahbm.torch.device import (
+        answer,
+        compiled,
+        files,
+        graphs,
+        kernels,
+        marks,
+        meter,
+        module,
+        moving,
+        native,
+        nvml,
+        parallel,
+        pools,
+        rest,
+        routed,
+        scratch,
+        typed,
+        world,
+    )
 
     notice(
         f"{devices} cuda device{'s' * (devices != 1)} that {'is' if devices == 1 else 'are'} not there: tensors are in "
@@ -40,10 +61,18 @@ def install(devices: int, asked: dict[Any, str]) -> Any:
         return stack
 
     rest.install(enter)
+    typed.install()
+    pools.install()
+    parallel.install()
+    graphs.install()
+    compiled.install()
+    nvml.install()
+    routed.install()
     scratch.install()
     if fake is not None:
         files.install_storages()
     cuda.answer_as_asked(asked)
     backend.OWN_MODES[0] = 1
     answer.install()
+    native.install()
     return enter()

@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ahbm.torch.device import marks, memory, scratch, sizes, uniform, values, world
+from ahbm.torch.device import marks, memory, precision, scratch, sizes, uniform, values, world
 from ahbm.torch.device.meter import Meter, counting
 from ahbm.torch.device.touched import whole
 
@@ -43,21 +43,26 @@ _OVERWRITING = {
 _RESIZING = {"set_", "resize_", "resize_as_", "detach", "alias", "lift_fresh", "_unsafe_view"}
 _ALIKE = {"_to_copy", "clone", "empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like"}
 """Operations whose result is as large as their operand."""
-_ON_HOST = {"_pack_padded_sequence"}
-"""Operations of the device whose results but the first lie on the host."""
 _MOVING = {"_to_copy", "copy_", "_foreach_copy_", "_local_scalar_dense"}
 """Operations that may go from the host to the device or back."""
+_ON_HOST = {"_pack_padded_sequence": (1,)}
+"""Operations of the device that leave parts of their results on the host."""
 CALLS = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "symm_mem")
 """Namespaces of collectives, whose time the emulator knows."""
 
 
 _active: Any = torch._C._get_dispatch_mode
+_graph_task: Any = torch._C._current_graph_task_id
 _FAKE = torch._C._TorchDispatchModeKey.FAKE
 
 
 class _Placing(threading.local):
     to: int | None = None
     """The device on which the calling thread makes what it makes of nothing."""
+    latest: int | None = None
+    """The device of the calling thread's latest operation."""
+    graph: Any = None
+    """The recording of the graph that the calling thread captures."""
 
 
 placing = _Placing()
@@ -92,7 +97,7 @@ class Kernels(TorchDispatchMode):
                 kwargs = {**kwargs, "device": torch.device("cpu")}
             return func(*args, **kwargs)
         known = kind_of(func)
-        if known.decomposes:
+        if known.decomposes and not any(x.is_nested for x in tensors(args)):
             with self:
                 out = func.decompose(*args, **kwargs)
             if out is not NotImplemented:
@@ -104,6 +109,9 @@ class Kernels(TorchDispatchMode):
                 kwargs = {**kwargs, "device": torch.device("cpu")}
                 index = asked
         given = tensors(args) if not kwargs else tensors((args, kwargs))
+        graph = placing.graph
+        if graph is not None:
+            graph.before(known, args, kwargs, given, index)
         before, hollow = None, False
         for x in given:
             found = marks.where(x)
@@ -121,9 +129,9 @@ class Kernels(TorchDispatchMode):
                 memory.ask(before if index is None else index, args, kwargs, given)
             try:
                 out = func(*args, **kwargs)
-            except RuntimeError as error:
+            except (RuntimeError, NotImplementedError) as error:
                 memory.refused(before if index is None else index, error)
-                raise
+                out = precision.again(func, known, args, kwargs, given, error)
         elif known.is_call:
             out = func(*args, **kwargs)
             uniform.called(known.name, args, out)
@@ -137,9 +145,11 @@ class Kernels(TorchDispatchMode):
         else:
             out = func(*args, **kwargs)
         if index is None:
-            index = before
+            # C++ makes gradients of nothing, such as zeros, and they are where the pass is.
+            index = before if given or _graph_task() < 0 else placing.latest
         elif index < 0:
             index = None
+        placing.latest = before if index is None else index
         if index is None and before is None:
             return out
         if index is not None and not known.is_view:
@@ -149,10 +159,14 @@ class Kernels(TorchDispatchMode):
                 if not counts:
                     marks.keep(out, given)
             else:
-                for x in tensors((out[:1] if known.name in _ON_HOST else out,)):
+                for x in tensors((out,)):
                     marks.put(x, index, counts=counts)
                     if not counts:
                         marks.keep(x, given)
+                for at in known.on_host:
+                    marks.put(out[at], None)
+        if graph is not None:
+            graph.after(func, known, args, kwargs, out)
         if not known.is_quiet:
             if known.scratch:
                 scratch.take(index, known.name, args)
@@ -164,6 +178,14 @@ class Kernels(TorchDispatchMode):
             if known.synchronizes or (before is not None and index is None):
                 self.meter.synchronize()
         return out
+
+
+def written(known: Kind, args: Any, kwargs: Any, given: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The tensors that an operation writes; of a collective, all that it is given."""
+    if known.is_call:
+        return given
+    found = [args[at] for at in known.writes if at < len(args)]
+    return tensors([*found, *(kwargs[name] for name in known.outs if name in kwargs)])
 
 
 def _copied(known: Kind, index: int | None, out: Any, given: list[torch.Tensor]) -> int | None:
@@ -192,7 +214,14 @@ class Kind:
         written = any(a.alias_info is not None and a.alias_info.is_write for a in schema.arguments)
         self.is_view = not written and any(r.alias_info is not None for r in schema.returns)
         self.writes_operands = written
+        self.writes = tuple(
+            at
+            for at, a in enumerate(schema.arguments)
+            if a.alias_info is not None and a.alias_info.is_write and not a.kwarg_only
+        )
+        """The places of the operands that are written."""
         self.name = name
+        self.on_host = _ON_HOST.get(name, ())
         self.is_call = schema.name.partition("::")[0] in CALLS
         self.is_quiet = self.is_view or name in _QUIET or self.is_call or schema.name.startswith("prim::")
         self.synchronizes = name in _SYNCHRONIZING

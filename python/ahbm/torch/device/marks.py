@@ -7,6 +7,7 @@ answer by the mark.
 
 from __future__ import annotations
 
+import threading
 from threading import get_ident
 from typing import Any
 
@@ -54,11 +55,28 @@ class Mark:
 
 
 def storage(x: Any) -> Any:
-    """The storage of a tensor that is no wrapper; None where it has none (sparse tensors)."""
+    """The storage of a tensor that is no wrapper (of a sparse one, that of its values); None where it has none."""
     try:
         return _storage_of(x)
     except (RuntimeError, NotImplementedError):
-        return None
+        members = members_of(x)
+        return storage(members[-1]) if members else None
+
+
+def members_of(x: Any) -> tuple[Any, ...]:
+    """The tensors that a sparse tensor consists of: its indices, and last its values."""
+    layout = x.layout
+    if layout not in _SPARSE or _is_meta(x):
+        return ()
+    with torch.no_grad():
+        if layout is torch.sparse_coo:
+            return x._indices(), x._values()
+        if layout in (torch.sparse_csr, torch.sparse_bsr):
+            return x.crow_indices(), x.col_indices(), x.values()
+        return x.ccol_indices(), x.row_indices(), x.values()
+
+
+_SPARSE = {torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc}
 
 
 def where(x: Any) -> int | None:
@@ -67,8 +85,8 @@ def where(x: Any) -> int | None:
         inner = parts(x)
         if inner:
             return where(inner[0])
-        if x.layout is not torch.strided:
-            return getattr(x, _MARK, None) if x.layout is not torch.jagged else None
+        if x.layout is torch.jagged:
+            return None
     held = storage(x)
     if held is None:
         return getattr(x, _MARK, None)
@@ -93,8 +111,9 @@ def put(x: Any, index: int | None, *, counts: bool = True) -> Any:
         for part in inner:
             put(part, index)
         return x
-    if x.layout is not torch.strided and x.layout is not torch.jagged:
-        setattr(x, _MARK, index)
+    if x.layout in _SPARSE:
+        for part in members_of(x):
+            put(part, index)
         return x
     held = storage(x)
     if held is not None:
@@ -184,11 +203,15 @@ def index_of(device: Any) -> int | None:
 
 
 def current() -> int:
-    """The current device."""
-    return _current[0]
+    """The current device of the calling thread."""
+    return _now.index
 
 
-_current = [0]
+class _Current(threading.local):
+    index = 0
+
+
+_now = _Current()
 _used = [False]
 
 
@@ -200,7 +223,7 @@ def used() -> bool:
 def set_current(index: int) -> None:
     """Makes a device the current one."""
     _used[0] = True
-    _current[0] = index
+    _now.index = index
 
 
 _DEVICES = [torch.device(KIND, index) for index in range(64)]
@@ -208,6 +231,18 @@ _DEVICES = [torch.device(KIND, index) for index in range(64)]
 
 honest = [0]
 """The thread whose tensors say for the moment where they are in truth; 0 where there is none."""
+
+
+class _Plain(threading.local):
+    on = False
+
+
+plain = _Plain()
+"""Whether storages say for the calling thread, for the moment, where they are in truth."""
+
+
+def _index_of_storage(held: Any) -> int | None:
+    return None if plain.on else of_storage(held)
 
 
 def _device(x: Any) -> torch.device:
@@ -222,8 +257,8 @@ def install() -> None:
     """Makes tensors and storages answer by their marks."""
     tensor: Any = torch.Tensor
     tensor.device = property(_device)
-    tensor.is_cuda = property(lambda x: where(x) is not None)
-    tensor.is_cpu = property(lambda x: where(x) is None and on_host(x))
+    tensor.is_cuda = property(lambda x: not honest[0] and where(x) is not None)
+    tensor.is_cpu = property(lambda x: (honest[0] or where(x) is None) and on_host(x))
     tensor.get_device = lambda x: -1 if (index := where(x)) is None else index
     resizes = torch.UntypedStorage.resize_
 
@@ -234,8 +269,10 @@ def install() -> None:
 
     storages: Any = torch.UntypedStorage
     storages.resize_ = resize_
-    storages.device = property(lambda held: bare(held) if (i := of_storage(held)) is None else torch.device(KIND, i))
-    storages.is_cuda = property(lambda held: of_storage(held) is not None)
+    storages.device = property(
+        lambda held: bare(held) if (i := _index_of_storage(held)) is None else torch.device(KIND, i)
+    )
+    storages.is_cuda = property(lambda held: _index_of_storage(held) is not None)
     fake = torch._subclasses.fake_tensor.FakeTensor
     tells = fake.device.fget
 

@@ -8,6 +8,7 @@ FlopCounterMode.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,8 @@ FACTORS = "AHBM_KERNELS"
 """Environment variable: `softmax=2,mm=1.1` makes kernels with such a text in their name take so many times as long."""
 
 
+Work = tuple[str, int, int, str, bool]
+"""A kernel's name, operations, bytes, the type of its operations, and whether it copies from or to the host."""
 KNOWN = 1 << 12
 """Different kernels whose times are remembered."""
 
@@ -50,7 +53,9 @@ class Meter:
         """Where the host is: at the end of what the device had when the host last waited for it."""
         self.types: set[str] = set()
         """Those in which operations were done."""
-        self._takes: dict[tuple[str, int, int, str, bool], int] = {}
+        self.tape: Callable[[Work], None] | None = None
+        """Takes kernels that are captured, and take no time yet."""
+        self._takes: dict[Work, int] = {}
 
     @cached_property
     def factors(self) -> list[tuple[str, float]]:
@@ -89,6 +94,9 @@ class Meter:
     def add(self, name: str, flops: int, nbytes: int, kind: str, *, host: bool = False) -> None:
         """A kernel of so many operations, done in type `kind`, and bytes."""
         work = (name, flops, nbytes, kind, host)
+        if self.tape is not None:
+            self.tape(work)
+            return
         ps = self._takes.get(work)
         if ps is None:
             if len(self._takes) >= KNOWN:

@@ -13,9 +13,8 @@ from ahbm.torch import places
 from ahbm.torch.device import marks, memory, streams
 from ahbm.torch.device.machine import machine
 from ahbm.torch.device.meter import meter
+from ahbm.torch.device.smi import CAPABILITY, called, memory_of
 
-CAPABILITY = (9, 0)
-"""What scripts that ask for a generation are told: one that has bf16 and float8."""
 _count = 1
 
 
@@ -29,7 +28,9 @@ def number(device: Any = None) -> int:
     index = marks.index_of(device) if device is not None else marks.current()
     if isinstance(device, str | torch.device) and torch.device(device).type == "cpu":
         raise ValueError(f"Expected a cuda device, but got: {device}")
-    if index is None or not 0 <= index < _count:
+    if index is None:
+        raise ValueError(f"Expected a torch.device with a specified index or an integer, but got: {device}")
+    if not 0 <= index < _count:
         raise torch.AcceleratorError(f"CUDA error: invalid device ordinal: {device}, and there are {_count}")
     return index
 
@@ -93,17 +94,17 @@ def properties(device: Any = None) -> Any:
 
 def name(device: Any = None) -> str:
     """What the device is called."""
-    return f"AHBM emulated device ({machine().topology})"
+    return called(machine())
 
 
 def capacity() -> int:
     """Bytes of a device's memory."""
-    found = dict(machine().parameters)
-    return int(float(found["cube.memory_map.hbm_total_gb"]) * 2**30) * machine().cubes
+    return memory_of(machine())
 
 
 def synchronize(device: Any = None) -> None:
     """The host waits for all streams, collectives included."""
+    streams.synchronized()
     places.synchronize()
     meter.host_waits(meter.tail(-1))
 
@@ -136,6 +137,11 @@ def _held(device: Any = None) -> memory.Memory:
     return memory.of(number(device))
 
 
+def _types() -> set[torch.dtype]:
+    found = (getattr(torch, name) for name in dir(torch))
+    return {each for each in found if isinstance(each, torch.dtype) and not str(each).startswith("torch.q")}
+
+
 def _state(device: Any = None) -> torch.Tensor:
     return torch.default_generator.get_state()
 
@@ -157,7 +163,7 @@ def install(devices: int) -> None:
         "StreamContext": streams.StreamContext,
         "stream": streams.StreamContext,
         "current_stream": streams.current,
-        "default_stream": lambda device=None: streams.default,
+        "default_stream": streams.of_device,
         "set_stream": streams.use,
         "synchronize": synchronize,
         "is_available": lambda: True,
@@ -190,7 +196,6 @@ def install(devices: int) -> None:
         "_sleep": _nothing,
         "set_sync_debug_mode": _nothing,
         "get_sync_debug_mode": lambda: 0,
-        "is_current_stream_capturing": lambda: False,
     }
     of_memory = memory.functions(_held)
     of_chance: dict[str, Any] = {
@@ -232,8 +237,8 @@ def install(devices: int) -> None:
         "_accelerator_emptyCache": of_memory["empty_cache"],
         "_accelerator_emptyHostCache": _nothing,
         "_accelerator_isAllocatorInitialized": lambda: True,
+        "_accelerator_getDeviceCapability": lambda device_index=None: {"supported_dtypes": _types()},
         "_accelerator_getDefaultGenerator": lambda device: torch.default_generator,
-        "_cuda_isCurrentStreamCapturing": lambda: False,
         "_cuda_getDeviceCount": count,
         "_cuda_getDevice": marks.current,
         "_cuda_setDevice": set_device,

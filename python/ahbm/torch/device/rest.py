@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,6 @@ import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
 from ahbm.base.logs import notice
-from ahbm.errors import UnsupportedError
 from ahbm.torch.device import marks
 from ahbm.torch.replacing import replace
 
@@ -26,16 +26,6 @@ def install(enter: Callable[[], Any]) -> None:
     _threads(enter)
     pointers()
     _profiler()
-    _graphs()
-    torch.nn.DataParallel.__init__ = _refuse
-
-
-def _refuse(self: Any, module: Any, device_ids: Any = None, *args: Any, **kw: Any) -> None:
-    raise UnsupportedError(
-        "AHBM-U156",
-        "torch.nn.DataParallel, one process on many devices",
-        hint="DistributedDataParallel, a process per device, is what PyTorch recommends as well",
-    )
 
 
 def _autocast() -> None:
@@ -111,27 +101,6 @@ def _compile() -> None:
     torch.nn.Module.compile = lambda self, *args, **kw: compile_() and None
 
 
-def _graphs() -> None:
-    """A graph of kernels is captured by a driver: functions run as they are, and who asks for a graph is told."""
-
-    class CUDAGraph:
-        """Refused."""
-
-        def __init__(self, *args: Any, **kw: Any) -> None:
-            raise UnsupportedError(
-                "AHBM-U156",
-                "torch.cuda.CUDAGraph: no driver captures the kernels",
-                hint="run the script without graphs: torchtitan's option is --training.disable_cuda_graphs",
-            )
-
-    def make_graphed_callables(callables: Any, *args: Any, **kw: Any) -> Any:
-        notice("torch.cuda.make_graphed_callables leaves functions as they are: no driver captures their kernels")
-        return callables
-
-    replace(torch.cuda.CUDAGraph, CUDAGraph)
-    replace(torch.cuda.make_graphed_callables, make_graphed_callables)
-
-
 def _groups() -> None:
     """A script is told of the backend that it has asked for."""
     for name in ("is_nccl_available", "is_gloo_available"):
@@ -145,7 +114,8 @@ def _groups() -> None:
 
 
 def _profiler() -> None:
-    """A profiler looks at the host: the driver that would tell of a device is not there."""
+    """A profiler looks at the host: the driver that would tell of a device is not there, and it need not say so."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "5")
     cuda = torch.profiler.ProfilerActivity.CUDA
     starts = torch.profiler.profile.__init__
 

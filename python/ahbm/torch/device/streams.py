@@ -6,7 +6,9 @@ Operations have ended in host memory when their call returns. Streams matter for
 
 from __future__ import annotations
 
+import copy
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,6 +17,14 @@ from ahbm.torch.device import marks
 from ahbm.torch.device.meter import meter
 
 _made = 0
+waits: list[Callable[[], None]] = []
+"""Asked before the host waits for a stream or an event."""
+
+
+def synchronized() -> None:
+    """The host is about to wait for the device. Raises torch.AcceleratorError where a graph is captured."""
+    for ask in waits:
+        ask()
 
 
 class Stream:
@@ -35,6 +45,7 @@ class Stream:
 
     def synchronize(self) -> None:
         """The host waits for the stream."""
+        synchronized()
         meter.synchronize(self.stream_id)
 
     def wait_stream(self, stream: Stream) -> None:
@@ -50,8 +61,8 @@ class Stream:
         return True
 
     def is_capturing(self) -> bool:
-        """False: there are no graphs."""
-        return False
+        """Whether a graph is captured."""
+        return bool(torch.cuda.is_current_stream_capturing())
 
     def record_event(self, event: Event | None = None) -> Event:
         """An event of now."""
@@ -104,6 +115,7 @@ class Event:
 
     def synchronize(self) -> None:
         """The host waits for the event."""
+        synchronized()
         meter.host_waits(self.tail)
 
     def wait(self, stream: Stream | None = None) -> None:
@@ -129,15 +141,28 @@ _Local = _Streams()
 
 
 def current(device: Any = None) -> Stream:
-    """The stream that the calling thread's kernels go to."""
-    return _Local.now
+    """The stream that the calling thread's kernels go to; of another device, that device's default one."""
+    index = marks.index_of(device)
+    if index is None or index == _Local.now.device_index:
+        return _Local.now
+    return of_device(index)
+
+
+def of_device(device: Any = None) -> Stream:
+    """The default stream of a device. All devices of a process have one in common."""
+    index = marks.index_of(device)
+    if index is None or index == default.device_index:
+        return default
+    found = copy.copy(default)
+    found.device_index, found.device = index, torch.device(marks.KIND, index)
+    return found
 
 
 def use(stream: Stream | None) -> None:
     """Makes a stream the current one."""
     if stream is not None:
-        _Local.now = stream
         meter.use(stream.stream_id)
+        _Local.now = stream
 
 
 class StreamContext:

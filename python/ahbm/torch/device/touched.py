@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from ahbm.torch.device import marks
+
 _OUT = {
     "embedding", "index_select", "index", "_unsafe_index", "gather", "take", "masked_select", "select_copy",
     "slice_copy", "narrow_copy", "diagonal_copy", "as_strided_copy", "unfold_copy",
@@ -54,7 +56,7 @@ def whole(x: torch.Tensor) -> int:
     """The bytes of a tensor's elements, those that lie in one place counted once."""
     if x.layout is torch.strided:
         nbytes: int = x.nbytes
-        if not nbytes or x.is_contiguous():
+        if not nbytes or x.is_contiguous() or x.is_nested:
             return nbytes
         count = span = 1
         for size, stride in zip(x.size(), x.stride(), strict=True):
@@ -63,12 +65,9 @@ def whole(x: torch.Tensor) -> int:
                 span += (size - 1) * stride
         least: int = min(count, span) * x.element_size()
         return least
-    if x.layout is torch.sparse_coo:
-        return whole(x._indices()) + whole(x._values())
-    if x.layout in (torch.sparse_csr, torch.sparse_bsr):
-        return whole(x.crow_indices()) + whole(x.col_indices()) + whole(x.values())
-    if x.layout in (torch.sparse_csc, torch.sparse_bsc):
-        return whole(x.ccol_indices()) + whole(x.row_indices()) + whole(x.values())
+    members = marks.members_of(x)
+    if members:
+        return sum(map(whole, members))
     stated: int = x.numel() * x.element_size()
     return stated
 
