@@ -7,6 +7,7 @@ be read or written once. With TRITON_INTERPRET=1, Triton runs kernels on the hos
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import torch

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ahbm.base.logs import notice
-from ahbm.torch.device import marks, module, native, streams
+from ahbm.torch.device import marks, memory, module, native, streams
 
 _blocks: dict[int, Any] = {}
 """Blocks that a script holds by their address."""
@@ -54,7 +54,7 @@ def _release(address: int) -> None:
 
 def _nested(device: Any = None) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for path, value in module.stats(device).items():
+    for path, value in memory.of(module.number(device)).stats().items():
         *rooms, name = path.split(".")
         at = found
         for room in rooms:
