@@ -91,24 +91,22 @@ def install() -> None:
 
     def enters(module: Any) -> Any:
         _compiled[0] = True
-        if isinstance(module, torch.nn.Module):
-            if not module.__dict__.get("_ahbm_compiled"):
-                module.__dict__["_ahbm_compiled"] = True
-                module.register_forward_pre_hook(_enters)
-                module.register_forward_hook(lambda module, args, out: _leaves(out), always_call=True)
-            return module
+        function = module._call_impl if isinstance(module, torch.nn.Module) else module
 
-        @functools.wraps(module)
+        @functools.wraps(function)
         def run(*args: Any, **kw: Any) -> Any:
             _enters()
             out = None
             try:
-                out = module(*args, **kw)
+                out = function(*args, **kw)
             finally:
                 _leaves(out)
             return out
 
-        return run
+        if function is module:
+            return run
+        module._compiled_call_impl = run  # which torch calls, and leaves out of copies
+        return module
 
     def compile_(model: Any = None, **kw: Any) -> Any:
         made = compiles(model, **kw)
