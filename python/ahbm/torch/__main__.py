@@ -29,7 +29,7 @@ from ahbm.base.logs import notice
 from ahbm.dsl.compat import compat
 from ahbm.errors import ConfigError
 from ahbm.mscclpp.choosing import choose
-from ahbm.torch import cuda, places
+from ahbm.torch import cuda, places, rules
 from ahbm.torch.fallback import wanted
 from ahbm.torch.replacing import replace
 
@@ -66,7 +66,8 @@ def interpose() -> dict[Any, str]:
                 world.initialize()
                 made = None
             else:
-                made = function(*given, **kw)
+                with rules.asking(None if str(asked).lower() == "ahbm" or (position and not asked) else str(asked or "").lower()):
+                    made = function(*given, **kw)
             if backend == "ahbm" and asked:
                 asked_for[made] = str(asked).lower()
             return made
@@ -200,12 +201,17 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, metavar="N", help="with --device: this one process stands for N ranks")
     parser.add_argument("--rank", type=int, default=0, metavar="K", help="with --ranks: which of them it is")
     parser.add_argument("--fake", action="store_true", help="with --ranks: tensors have sizes and no data")
+    parser.add_argument(
+        "--lenient", action="store_true", help="pass what the backend that the script asks for, and a device, refuse"
+    )
     parser.add_argument("script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     asked = parser.parse_args()
     ahbm.torch.register()
     sys.argv = [asked.script, *asked.arguments]
     sys.path.insert(0, os.path.dirname(os.path.abspath(asked.script)))
+    if asked.lenient:
+        os.environ[rules.LENIENT] = "1"
     if asked.device is not None:
         os.environ[DEVICE] = asked.device
     if asked.ranks is not None or asked.fake:

@@ -18,7 +18,7 @@ def install(devices: int, asked: dict[Any, str]) -> Any:
     """Gives this process so many devices; `asked` has the backends that it has asked for. Returns the mode that sees
     kernels, for the calling thread."""
     from ahbm.torch import backend, cuda, place
-    from ahbm.torch.device import answer, kernels, marks, meter, module, moving, rest, world
+    from ahbm.torch.device import answer, checks, kernels, marks, meter, module, moving, rest, world
 
     notice(
         f"{devices} cuda device{'s' * (devices != 1)} that {'is' if devices == 1 else 'are'} not there: tensors are in "
@@ -40,6 +40,7 @@ def install(devices: int, asked: dict[Any, str]) -> Any:
         return stack
 
     rest.install(enter)
+    checks.install()
     cuda.answer_as_asked(asked)
     backend.OWN_MODES[0] = 1
     answer.install()

@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ahbm.torch.device import marks, world
+from ahbm.torch.device import checks, marks, world
 from ahbm.torch.device.meter import Meter, counting
 
 _PLAIN = {torch.Tensor, torch.nn.Parameter, FakeTensor}
@@ -101,11 +101,15 @@ class Kernels(TorchDispatchMode):
         if known.asks and self.fake is not None and any(type(x) is FakeTensor for x in given):
             self.meter.synchronize()
             return world.value(func, given[0])
-        before = None
+        before, mixed = None, False
         for x in given:
             found = marks.where(x)
-            if found is not None and (before is None or x.dim()):
-                before = found
+            if found != before:
+                mixed = mixed or x is not given[0]
+                if found is not None and (before is None or x.dim()):
+                    before = found
+        if mixed and before is not None:
+            checks.check(known, given, args)
         if known.moves and known.overwrites and before is not None:  # what is written stays where it is
             index = marks.where(given[0])
             index = -1 if index is None else index
@@ -129,6 +133,8 @@ class Kernels(TorchDispatchMode):
         elif index < 0:
             index = None
         if index is None and before is None:
+            if given and checks.on[0] and not known.is_view:
+                checks.passed_on(given, out)
             return out
         if index is not None and not known.is_view:
             if type(out) in _PLAIN:
@@ -175,6 +181,8 @@ class Kind:
         self.writes_operands = written
         self.name = name
         self.is_call = schema.name.partition("::")[0] in CALLS
+        self.is_aten = schema.name.startswith("aten::")
+        self._operands = [a.name for a in schema.arguments if "Tensor" in str(a.type)]
         self.is_quiet = self.is_view or name in _QUIET or self.is_call or schema.name.startswith("prim::")
         self.synchronizes = name in _SYNCHRONIZING
         self.asks = name in ("_local_scalar_dense", "item", "equal", "is_nonzero")
@@ -192,6 +200,11 @@ class Kind:
             and has(func.name(), key.CompositeImplicitAutograd)
             and not has(func.name(), key.CPU)
         )
+
+
+    def operand(self, at: int) -> str:
+        """The name of the operand that has the tensor number `at`; of lists, the last one has all that are left."""
+        return self._operands[min(at, len(self._operands) - 1)]
 
 
 @lru_cache(4096)
