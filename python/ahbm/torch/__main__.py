@@ -37,7 +37,7 @@ DEVICE = "AHBM_DEVICE"
 """Environment variable in which processes find what `--device` has asked for."""
 SCRIPT = "AHBM_TORCH_SCRIPT"
 """Environment variable in which processes that a script spawns find its file."""
-REDIRECTED = ("nccl", "gloo", "mpi", "ucc", "xccl")
+REDIRECTED = ("nccl", "rccl", "gloo", "mpi", "ucc", "xccl")
 
 
 def interpose() -> dict[Any, str]:
@@ -66,7 +66,7 @@ def interpose() -> dict[Any, str]:
                 world.initialize()
                 made = None
             else:
-                with rules.asking(None if str(asked).lower() == "ahbm" or (position and not asked) else str(asked or "").lower()):
+                with rules.asking(None if position and not asked else str(asked or "").lower()):
                     made = function(*given, **kw)
             if backend == "ahbm" and asked:
                 asked_for[made] = str(asked).lower()
@@ -110,9 +110,11 @@ def devices() -> int | None:
     kind, _, number = asked.partition(":")
     if kind != "cuda" or not ((number.isdecimal() and int(number) > 0) or not number):
         raise ConfigError("AHBM-C127", f"--device {asked} is unknown", hint="cuda, or cuda:8 for eight of them")
+    if number or not os.environ.get("AHBM_WORLD"):
+        return int(number or os.environ.get("LOCAL_WORLD_SIZE") or 1)
     from ahbm.torch.device.machine import machine
 
-    return int(number or os.environ.get("LOCAL_WORLD_SIZE") or 0) or machine().sips
+    return machine().sips
 
 
 def activate() -> AbstractContextManager[None]:

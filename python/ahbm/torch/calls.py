@@ -486,10 +486,11 @@ class Collectives:
         self._issue(work, self._calls.barrier(what))
         work.wait()
 
-    @ruled
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
         """A barrier after whose timeout (a timedelta, seconds, or None: the group's) rank 0 names the missing ranks, in
         torch's words: all with `wait_all_ranks`, otherwise the first. Raises AHBM-X122 on every rank that has come."""
+        if self._state.rules is not None:
+            self._state.rules.enter(self, "monitored_barrier", ())
         limit = self._state.timeout if timeout is None else timeout
         seconds = limit.total_seconds() if isinstance(limit, timedelta) else limit
         work = self._work([])

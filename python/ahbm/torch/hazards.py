@@ -197,9 +197,9 @@ def _crossed(mine: tuple[Members, Any], other: tuple[Members, Any], after: int, 
     (group, made), (earlier, known) = mine, other
     say(
         None,
-        f"nccl: {group.name} (ranks {span(group.ranks)}) and {earlier.name} ({span(earlier.ranks)}) are called in "
-        f"different orders: rank {after} calls {earlier.name} [{known[after][1]}] and then {group.name} "
-        f"[{made[after][1]}], rank {before} {group.name} [{made[before][1]}] and then {earlier.name} "
+        f"nccl: group {group.name} ({span(group.ranks)}) and group {earlier.name} ({span(earlier.ranks)}) are called in "
+        f"different orders: rank {after} calls group {earlier.name} [{known[after][1]}] and then {group.name} "
+        f"[{made[after][1]}], rank {before} calls group {group.name} [{made[before][1]}] and then {earlier.name} "
         f"[{known[before][1]}]; nccl wants one order on all ranks, else it may hang",
     )
 

@@ -8,6 +8,7 @@ order of what a device does, `kernels` what it is given to do, `meter` how long 
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
 from typing import Any
 
@@ -20,9 +21,10 @@ def install(devices: int, asked: dict[Any, str]) -> Any:
     from ahbm.torch import backend, cuda, place
     from ahbm.torch.device import answer, checks, kernels, marks, meter, module, moving, rest, world
 
+    more = "; --device cuda:8 gives eight" if devices == 1 and "LOCAL_WORLD_SIZE" not in os.environ else ""
     notice(
         f"{devices} cuda device{'s' * (devices != 1)} that {'is' if devices == 1 else 'are'} not there: tensors are in "
-        "host memory, times are simulated"
+        f"host memory, times are simulated{more}"
     )
     world.refuse_hosts()
     world.environment(devices)

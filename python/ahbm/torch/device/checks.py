@@ -30,7 +30,7 @@ logical_or logical_xor lt masked_fill max maximum min minimum mse_loss mul ne no
 smooth_l1_loss special_chebyshev_polynomial_t special_chebyshev_polynomial_u special_chebyshev_polynomial_v
 special_chebyshev_polynomial_w special_hermite_polynomial_h special_hermite_polynomial_he special_laguerre_polynomial_l
 special_legendre_polynomial_p special_shifted_chebyshev_polynomial_t special_shifted_chebyshev_polynomial_u
-special_shifted_chebyshev_polynomial_v special_shifted_chebyshev_polynomial_w special_xlog1py special_xlogy special_zeta
+special_shifted_chebyshev_polynomial_v special_shifted_chebyshev_polynomial_w special_xlog1py special_xlogy special_zeta ldexp soft_margin_loss
 sub true_divide where xlogy bernoulli
 """
 SCALARS = frozenset(_BINARY.split()) | {f"{name}_" for name in _BINARY.split()}
@@ -42,7 +42,8 @@ _to_copy copy_ _foreach_copy_ _local_scalar_dense item set_ resize_ resize_as_ r
 _has_compatible_shallow_copy_type _pad_packed_sequence _pack_padded_sequence_backward ctc_loss _ctc_loss
 _ctc_loss_backward _use_cudnn_ctc_loss _cudnn_ctc_loss quantize_per_tensor quantize_per_channel lstm gru rnn_tanh
 rnn_relu _cudnn_rnn _cudnn_rnn_backward _thnn_fused_lstm_cell _thnn_fused_gru_cell tensor_split _assert_async
-_assert_tensor_metadata copy _pin_memory histogramdd _histogramdd_bin_edges _histogramdd_from_bin_tensors histogram
+_assert_tensor_metadata copy _pin_memory diagonal_scatter slice_scatter select_scatter as_strided_scatter linspace logspace
+linalg_pinv _unsafe_masked_index _unsafe_masked_index_put_accumulate histogramdd _histogramdd_bin_edges _histogramdd_from_bin_tensors histogram
 """.split()
 )
 """Operations that take tensors of several devices, or whose rule is another's."""
