@@ -1,12 +1,12 @@
-"""Random programs of torch.distributed on gloo and on backend "ahbm", compared to the bit; `docs/records/torch-suite.md`.
+"""Random programs of torch.distributed on gloo and on backend "ahbm", compared to the bit.
 
     python benches/gloo_programs.py [PROGRAMS] [--seed S] [--calls N] [--ranks 2,3,4]
 
 A program is a list of calls that all ranks make: collectives of tensors, lists and objects, messages with and without
-tags, in groups, asynchronously and waited for in any order, of all types, operators, shapes and strides. It runs on both
-backends in groups of its own. A call's outcome on a rank is the bytes of its tensors, or the type of the error. Where the
-two outcomes differ, rules say why; `unexplained` must be none. Prints a table of rules and counts, and the programs that
-no rule explains.
+tags, in groups, asynchronously and waited for in any order, of all types, operators, shapes and strides. It runs on
+both backends in groups of its own. A call's outcome on a rank is the bytes of its tensors, or the error. Where the two
+outcomes differ, rules say why; `unexplained` must be none. Prints a table of rules and counts, and the programs that no
+rule explains.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -205,7 +205,10 @@ class Run:
     def _all_gather_into_tensor(self, call: dict[str, Any], group: Any) -> Any:
         rows = call["shape"][0] if call["shape"] else 1
         rest = tuple(call["shape"][1:])
-        x, out = self._own(call, 0, (rows, *rest)), filled(call, self.rank, (rows * len(self._members(call)), *rest), 50)
+        x, out = (
+            self._own(call, 0, (rows, *rest)),
+            filled(call, self.rank, (rows * len(self._members(call)), *rest), 50),
+        )
         return [dist.all_gather_into_tensor(out, x, group, async_op=True)], lambda: [out]
 
     def _gather(self, call: dict[str, Any], group: Any) -> Any:
@@ -310,6 +313,7 @@ def rank_main(folder: Path, rank: int, backend: str) -> None:
         for one in made[done:]:
             out.write(json.dumps(Run(one, rank).all()) + "\n")
             out.flush()
+    dist.destroy_process_group()  # which waits for the others, where rank 0 has the emulator
     os._exit(0)  # threads of gloo's that still hold a tensor abort an interpreter that ends
 
 
@@ -336,9 +340,9 @@ def why(call: dict[str, Any], gloo: Any, ours: Any, dense: Any) -> str | None:
         return "gloo refuses"
     if we_fail:
         return None
-    if call["stride"] != "whole" and not isinstance(dense, dict) and dense is not None and gloo != dense:
-        if ours == dense or why({**call, "stride": "whole"}, dense, ours, None):
-            return "gloo computes a view with strides wrongly"
+    strided = call["stride"] != "whole" and not isinstance(dense, dict) and dense is not None and gloo != dense
+    if strided and (ours == dense or why({**call, "stride": "whole"}, dense, ours, None)):
+        return "gloo computes a view with strides wrongly"
     if call["type"] == "bool" and call["name"] in (*REDUCING, "all_reduce_coalesced"):
         legal = all(set(bytes.fromhex(text)) <= {0, 1} for text in ours)
         odd = any(set(bytes.fromhex(text)) - {0, 1} for text in gloo)
@@ -353,6 +357,36 @@ def why(call: dict[str, Any], gloo: Any, ours: Any, dense: Any) -> str | None:
     return None
 
 
+class Compared(NamedTuple):
+    """A call's outcomes on a rank."""
+
+    program: dict[str, Any]
+    call: int
+    rank: int
+    rule: str | None
+    """"equal", or why they differ; None where nothing explains it."""
+    gloo: Any
+    ours: Any
+
+
+def launched(arguments: list[str], size: int, limit_s: float) -> None:
+    """Runs this file with these arguments as that many ranks."""
+    start = [sys.executable, __file__, *arguments]
+    quiet = subprocess.DEVNULL
+    running = [
+        subprocess.Popen(
+            start, env={**os.environ, "OMP_NUM_THREADS": "1", "RANK": str(rank)}, stderr=quiet, stdout=quiet
+        )
+        for rank in range(size)
+    ]
+    for one in running:
+        try:
+            one.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            one.kill()
+            one.wait()
+
+
 def outcomes(folder: Path, backend: str, size: int, count: int, limit_s: float) -> list[list[Any]]:
     """Per program and rank, the outcomes of a backend; a program at which its processes die is left out."""
     files = [folder / f"{backend}.{rank}" for rank in range(size)]
@@ -363,18 +397,7 @@ def outcomes(folder: Path, backend: str, size: int, count: int, limit_s: float) 
         if done >= count:
             break
         (folder / f"store.{backend}").unlink(missing_ok=True)
-        start = [sys.executable, __file__, "--folder", str(folder), "--backend", backend, "--rank"]
-        env = {**os.environ, "OMP_NUM_THREADS": "1"}
-        running = [
-            subprocess.Popen([*start, str(rank)], env=env, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-            for rank in range(size)
-        ]
-        for one in running:
-            try:
-                one.wait(limit_s)
-            except subprocess.TimeoutExpired:
-                one.kill()
-                one.wait()
+        launched(["--folder", str(folder), "--backend", backend], size, limit_s)
         lines = [file.read_text().splitlines() for file in files]
         least = min(map(len, lines))
         if least < count:  # the next one killed them: nobody has an outcome
@@ -383,9 +406,8 @@ def outcomes(folder: Path, backend: str, size: int, count: int, limit_s: float) 
     return [[json.loads(file.read_text().splitlines()[at]) for file in files] for at in range(count)]
 
 
-def compared(made: list[dict[str, Any]], limit_s: float = 600) -> Iterator[tuple[dict[str, Any], int, int, str | None]]:
-    """Runs programs of one number of ranks on both; per call and rank the program, the call, the rank and the rule:
-    "equal", or why the outcomes differ, None where nothing explains it."""
+def compared(made: list[dict[str, Any]], limit_s: float = 600) -> Iterator[Compared]:
+    """Runs programs of one number of ranks on both; yields what came of each call on each rank."""
     size = made[0]["ranks"]
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -401,14 +423,14 @@ def compared(made: list[dict[str, Any]], limit_s: float = 600) -> Iterator[tuple
             for at, call in enumerate(one["calls"]):
                 if rank not in one["groups"][call["group"]]:
                     continue
-                if mine[rank] is None:
-                    yield one, at, rank, None
-                elif gloo[rank] is None:
-                    yield one, at, rank, "gloo dies"
-                elif gloo[rank][at] == mine[rank][at]:
-                    yield one, at, rank, "equal"
+                theirs_at, mine_at = gloo[rank] and gloo[rank][at], mine[rank] and mine[rank][at]
+                if mine_at is None or theirs_at is None:
+                    rule = None if mine_at is None else "gloo dies"
+                elif theirs_at == mine_at:
+                    rule = "equal"
                 else:
-                    yield one, at, rank, why(call, gloo[rank][at], mine[rank][at], plain[rank] and plain[rank][at])
+                    rule = why(call, theirs_at, mine_at, plain[rank] and plain[rank][at])
+                yield Compared(one, at, rank, rule, theirs_at, mine_at)
 
 
 def main() -> None:
@@ -420,10 +442,9 @@ def main() -> None:
     parser.add_argument("--ranks", default="2,3,4")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--backend")
-    parser.add_argument("--rank", type=int)
     asked = parser.parse_args()
     if asked.folder is not None:
-        rank_main(asked.folder, asked.rank, asked.backend)
+        rank_main(asked.folder, int(os.environ["RANK"]), asked.backend)
         return
     sizes = [int(size) for size in asked.ranks.split(",")]
     counts: Counter[str] = Counter()
@@ -432,11 +453,12 @@ def main() -> None:
         seeds = range(asked.seed + which, asked.seed + asked.programs, len(sizes))
         made = [program(seed, size, asked.calls) for seed in seeds]
         for start in range(0, len(made), BATCH):
-            for one, at, rank, rule in compared(made[start : start + BATCH]):
+            for one, at, rank, rule, theirs, mine in compared(made[start : start + BATCH]):
                 counts[rule or "unexplained"] += 1
                 if rule is None and shown < 20:
                     shown += 1
                     print(f"unexplained: seed {one['seed']}, {size} ranks, rank {rank}, call {at}: {one['calls'][at]}")
+                    print(f"  gloo {theirs}\n  ahbm {mine}")
     total = sum(counts.values())
     print(f"{asked.programs} programs of {asked.calls} calls on {asked.ranks} ranks, {total} outcomes of ranks")
     for rule, count in counts.most_common():

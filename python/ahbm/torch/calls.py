@@ -426,6 +426,7 @@ class Collectives:
                     self._place,
                     f"nccl ignores tags: tag {before[0]} [{before[1]}] and tag {tag} [{call_origin()}] {way} rank "
                     f"{self.members.ranks[peer]}; what is sent first is received first",
+                    "tags",
                 )
         return 0
 

@@ -33,15 +33,16 @@ _said: set[str] = set()
 _saying = threading.Lock()
 
 
-def say(place: Place | None, what: str) -> None:
-    """Says `what` on standard error, once for all ranks of a job."""
+def say(place: Place | None, what: str, about: str | None = None) -> None:
+    """Says `what` on standard error, once for all ranks of a job; of all that is `about` the same, the first."""
+    about = about or what
     with _saying:
-        if what in _said:
+        if about in _said:
             return
-        _said.add(what)
+        _said.add(about)
     store = None if place is None else place.store
     try:
-        if store is not None and store.add(f"ahbm said/{what}", 1) > 1:
+        if store is not None and store.add(f"ahbm said/{about}", 1) > 1:
             return  # by another rank
     except RuntimeError:  # the store has ended with its job
         pass
@@ -116,8 +117,8 @@ def _look(place: Place, work: Work) -> None:
         if x is not None and x._version != version:
             say(
                 place,
-                f"{collective} [{ticket.origin}]: its tensor is written before its wait [{call_origin()}], so the result "
-                "is undefined under nccl and gloo: write after work.wait()",
+                f"{collective} [{ticket.origin}]: its tensor is written before its wait [{call_origin()}], so the "
+                "result is undefined under nccl and gloo: write after work.wait()",
             )
 
 
@@ -197,10 +198,10 @@ def _crossed(mine: tuple[Members, Any], other: tuple[Members, Any], after: int, 
     (group, made), (earlier, known) = mine, other
     say(
         None,
-        f"nccl: group {group.name} ({span(group.ranks)}) and group {earlier.name} ({span(earlier.ranks)}) are called in "
-        f"different orders: rank {after} calls group {earlier.name} [{known[after][1]}] and then {group.name} "
-        f"[{made[after][1]}], rank {before} calls group {group.name} [{made[before][1]}] and then {earlier.name} "
-        f"[{known[before][1]}]; nccl wants one order on all ranks, else it may hang",
+        f"nccl: group {group.name} ({span(list(group.ranks))}) and group {earlier.name} ({span(list(earlier.ranks))}) "
+        f"are called in different orders: rank {after} calls group {earlier.name} [{known[after][1]}] and then "
+        f"{group.name} [{made[after][1]}], rank {before} calls group {group.name} [{made[before][1]}] and then "
+        f"{earlier.name} [{known[before][1]}]; nccl wants one order on all ranks, else it may hang",
     )
 
 
@@ -219,7 +220,9 @@ def agree_on_groups() -> None:
         return
     makes = c10d._new_process_group_helper
 
-    def helper(size: int, rank: Any, ranks: Any, backend: Any, store: Any, group_name: Any, *args: Any, **kw: Any) -> Any:
+    def helper(
+        size: int, rank: Any, ranks: Any, backend: Any, store: Any, group_name: Any, *args: Any, **kw: Any
+    ) -> Any:
         default = c10d._world.default_pg
         if isinstance(default, ProcessGroup) and ranks and f"{backend}" == "ahbm" and f"{group_name}".isdecimal():
             default.agree_on_group(tuple(ranks))

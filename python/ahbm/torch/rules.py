@@ -1,9 +1,9 @@
 """What a backend refuses, or leaves undefined, that a script asks for and does not get: nccl, gloo and mpi.
 
-A rule is a row: the backend, what it is about, a test, what torch raises there and the source. What surely fails on the
-cluster raises torch's own error, in its words and of its type, with a code and a hint of this package. What is undefined
-there is said once. `--lenient` (AHBM_LENIENT=1) leaves all this out. Groups that a script makes with "ahbm" have no
-rows: their backend has types, operators and tags of its own.
+A rule is a row: the backend, what it is about, a test, what torch raises there and the source. What surely fails on
+the cluster raises torch's own error, in its words and of its type, with a code and a hint of this package. What is
+undefined there is said once. `--lenient` (AHBM_LENIENT=1) leaves all this out. Groups that a script makes with "ahbm"
+have rows for what is torch's own alone: their backend has types, operators and tags of its own.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ _NAMES = {
 }  # fmt: skip
 """Types by torch's names in C++; of all others the name is that of Python, with capitals."""
 _SIMPLE = {torch.uint8, torch.int8, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64, torch.bool}
-_FLOAT8 = {kind for name, kind in vars(torch).items() if name.startswith("float8_e4m3") or name.startswith("float8_e5m2")}
+_FLOAT8 = {
+    kind for name, kind in vars(torch).items() if name.startswith("float8_e4m3") or name.startswith("float8_e5m2")
+}
 _NCCL = _SIMPLE | {torch.bfloat16} | _FLOAT8
 _GLOO = _SIMPLE | {torch.bfloat16}
 _MPI = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float32, torch.float64}
@@ -77,8 +79,8 @@ class Rule:
     backend: str
     what: str
     """What a script does."""
-    test: Callable[[Made], str | None]
-    """torch's words where a call does it."""
+    test: Callable[[Made], str | None] | None
+    """torch's words where a call does it; None: it is found elsewhere, in `Rules.backend` and in `hazards`."""
     raises: type[Exception] | None
     """torch's error; None: undefined there, and said once."""
     hint: str
@@ -130,9 +132,8 @@ def _dense(x: Tensor) -> bool:
     """Whether NCCL's backend takes the memory as it lies: contiguous, perhaps with the channels last."""
     if x.layout is not torch.strided or x.is_contiguous():
         return True
-    return (x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)) or (
-        x.dim() == 5 and x.is_contiguous(memory_format=torch.channels_last_3d)
-    )
+    last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(x.dim())
+    return last is not None and bool(x.is_contiguous(memory_format=last))
 
 
 def _strided_nccl(made: Made) -> str | None:
@@ -245,7 +246,11 @@ def _scaled_gloo(made: Made) -> str | None:
 
 
 def _collective_types_gloo(made: Made) -> str | None:
-    return None if made.name in PAIRED else _type(_GLOO, "Invalid scalar type", grouped=None)(made) and "Invalid scalar type"
+    return (
+        None
+        if made.name in PAIRED
+        else _type(_GLOO, "Invalid scalar type", grouped=None)(made) and "Invalid scalar type"
+    )
 
 
 def _strided_gloo(made: Made) -> str | None:
@@ -295,7 +300,8 @@ TABLE = (
     Rule("nccl", "a sparse tensor", _sparse_nccl, None, "pass x.to_dense()", f"{_NCCL_CPP}, allreduce_sparse"),
     Rule("nccl", "all_gather_into_tensor and reduce_scatter_tensor of two types", _gathered_type, TypeError,
          "give both tensors one type", f"{_NCCL_CPP}, _allgather_base, _reduce_scatter_base"),
-    Rule("nccl", "all_gather_into_tensor and reduce_scatter_tensor of sizes that do not fit", _gathered_size, ValueError,
+    Rule("nccl", "all_gather_into_tensor and reduce_scatter_tensor of sizes that do not fit", _gathered_size,
+         ValueError,
          "one tensor has the group's size times the elements of the other",
          f"{_NCCL_CPP}, _allgather_base, _reduce_scatter_base"),
     Rule("nccl", "split sizes of all_to_all_single that do not fit", _splits, RuntimeError,
@@ -331,6 +337,19 @@ TABLE = (
          f"{_MPI_CPP}, mpiOp"),
     Rule("mpi", "a strided tensor", _strided_mpi, RuntimeError, "pass x.contiguous()",
          f"{_MPI_CPP}, checkSingleTensorHelper"),
+    Rule("nccl", "a tensor of the host", None, RuntimeError, "", "c10d/ProcessGroup.hpp, getBackend"),
+    Rule("nccl", "two ranks of a group on one device", None, dist.DistBackendError, "",
+         "NCCL, src/init.cc, initTransportsRank"),
+    Rule("nccl", "messages of two ranks that only tags tell apart: they match in the order of calls", None, None, "",
+         f"{_NCCL_CPP}, send and recv, whose tag is unused"),
+    Rule("nccl", "two groups in different orders on two ranks that are in both", None, None, "",
+         "NCCL, User Guide, Using multiple NCCL communicators concurrently"),
+    Rule("nccl", "a send in batch_isend_irecv and its receive alone, or the other way round", None, None, "",
+         f"{_NCCL_CPP}, pointToPoint, whose communicator is another"),
+    Rule("all", "a write to a tensor between an asynchronous call and its wait", None, None, "",
+         "torch.distributed, Synchronous and asynchronous collective operations"),
+    Rule("all", "new_group with a list that differs between ranks (`AHBM-X110`)", None, dist.DistBackendError, "",
+         "torch.distributed, new_group"),
 )  # fmt: skip
 
 
@@ -366,7 +385,9 @@ class Rules:
             self.by_device = {one.partition(":")[0]: one.partition(":")[2] for one in meant.split(",")}
         else:
             self.by_device = dict.fromkeys(("cpu", "cuda") if meant in _BOTH else ("cuda",), meant)
-        self.rows = {name: [rule for rule in TABLE if rule.backend == name] for name in self.by_device.values()}
+        self.rows = {
+            name: [rule for rule in TABLE if rule.backend == name and rule.test] for name in self.by_device.values()
+        }
         self.orders = "nccl" in self.rows
         """Whether the order of sends and receives says which belong together, and not their tags."""
 
@@ -400,12 +421,12 @@ class Rules:
         made = call(group.members.size(), name, args)
         backend = group._state.backend = self.backend(made.tensors)
         for rule in self.rows[backend]:
-            words = rule.test(made)
+            words = rule.test and rule.test(made)
             if words is None:
                 continue
             if rule.raises is not None:
                 raise refused(rule.raises, "AHBM-X134", words, rule.hint)
-            say(group._place, f"{backend}: {words} [{call_origin()}]")
+            say(group._place, f"{backend}: {words} [{call_origin()}]", rule.what)
         if backend == "nccl" and place.devices[0] and made.groups > 1:
             at = located[0](made.tensors[0]) if made.tensors else None
             if at is not None and at >= 0:
@@ -488,3 +509,12 @@ def asked(of: Any) -> Rules | None:
 
 
 _TABLES = {rule.backend for rule in TABLE}
+
+
+def page() -> str:
+    """The table as text of Markdown."""
+    lines = ["| backend | a script that makes or has | gets | source |", "|---|---|---|---|"]
+    for rule in TABLE:
+        gets = "a notice" if rule.raises is None else f"`{rule.raises.__name__}`"
+        lines.append(f"| {rule.backend} | {rule.what} | {gets} | {rule.source} |")
+    return "\n".join(lines)

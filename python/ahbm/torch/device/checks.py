@@ -20,6 +20,7 @@ from ahbm.torch.failures import refused
 on = [False]
 """Whether operations are looked at."""
 _HOST = "_ahbm_host"
+_SAME = "Expected all tensors to be on the same device"
 _KINDS = (torch.Tensor, torch.nn.Parameter)
 _BINARY = """
 __and__ __iand__ __ilshift__ __ior__ __irshift__ __ixor__ __lshift__ __or__ __rshift__ __xor__ add addcdiv addcmul atan2
@@ -30,22 +31,21 @@ logical_or logical_xor lt masked_fill max maximum min minimum mse_loss mul ne no
 smooth_l1_loss special_chebyshev_polynomial_t special_chebyshev_polynomial_u special_chebyshev_polynomial_v
 special_chebyshev_polynomial_w special_hermite_polynomial_h special_hermite_polynomial_he special_laguerre_polynomial_l
 special_legendre_polynomial_p special_shifted_chebyshev_polynomial_t special_shifted_chebyshev_polynomial_u
-special_shifted_chebyshev_polynomial_v special_shifted_chebyshev_polynomial_w special_xlog1py special_xlogy special_zeta ldexp soft_margin_loss
-sub true_divide where xlogy bernoulli
+special_shifted_chebyshev_polynomial_v special_shifted_chebyshev_polynomial_w special_xlog1py special_xlogy special_zeta
+ldexp soft_margin_loss sub true_divide where xlogy bernoulli
 """
 SCALARS = frozenset(_BINARY.split()) | {f"{name}_" for name in _BINARY.split()}
 """Operations of TensorIterator (`device_check: NoCheck` in native_functions.yaml), which take host tensors of no
 dimension beside those of a device."""
-FREE = frozenset(
-    """
+_FREE = """
 _to_copy copy_ _foreach_copy_ _local_scalar_dense item set_ resize_ resize_as_ record_stream is_same_size is_set_to
 _has_compatible_shallow_copy_type _pad_packed_sequence _pack_padded_sequence_backward ctc_loss _ctc_loss
 _ctc_loss_backward _use_cudnn_ctc_loss _cudnn_ctc_loss quantize_per_tensor quantize_per_channel lstm gru rnn_tanh
 rnn_relu _cudnn_rnn _cudnn_rnn_backward _thnn_fused_lstm_cell _thnn_fused_gru_cell tensor_split _assert_async
-_assert_tensor_metadata copy _pin_memory diagonal_scatter slice_scatter select_scatter as_strided_scatter linspace logspace
-linalg_pinv _unsafe_masked_index _unsafe_masked_index_put_accumulate histogramdd _histogramdd_bin_edges _histogramdd_from_bin_tensors histogram
-""".split()
-)
+_assert_tensor_metadata copy _pin_memory diagonal_scatter slice_scatter select_scatter as_strided_scatter linspace
+logspace linalg_pinv _unsafe_masked_index _unsafe_masked_index_put_accumulate
+"""
+FREE = frozenset(_FREE.split())
 """Operations that take tensors of several devices, or whose rule is another's."""
 _INSIDE = {"embedding": ("index", "_index_select")}
 """Operations that torch makes of another one, which does the looking."""
@@ -82,17 +82,24 @@ def passed_on(given: list[torch.Tensor], out: Any) -> None:
         hosted(x)
 
 
-def check(known: Any, given: list[torch.Tensor], args: Any) -> None:
+def check(known: Any, given: list[torch.Tensor]) -> None:
     """Looks at an operation whose tensors are not all on one device. Raises torch's RuntimeError where it does."""
     name = known.name
-    if not on[0] or not known.is_aten or name in FREE or name.startswith(("_foreach_", "_fused_", "_nested_", "_sparse_")):
+    if (
+        not on[0]
+        or not known.is_aten
+        or name in FREE
+        or name.startswith(("_foreach_", "_fused_", "_nested_", "_sparse_"))
+    ):
         return
     if torch._C._current_graph_task_id() >= 0:  # the script's own operations are looked at, not their gradients'
         return
     places = [located(x) for x in given]
     if name == "_pack_padded_sequence":
         if places[1] is not None and places[1] >= 0:
-            words = "'lengths' argument should be a 1D CPU int64 tensor, but got 1D " + _shown(places[1]) + " Long tensor"
+            words = (
+                "'lengths' argument should be a 1D CPU int64 tensor, but got 1D " + _shown(places[1]) + " Long tensor"
+            )
             raise refused(RuntimeError, "AHBM-X136", words, "lengths stay on the host: lengths.cpu()")
         return
     device = next((at for at in places if at is not None and at >= 0), None)
@@ -108,19 +115,22 @@ def check(known: Any, given: list[torch.Tensor], args: Any) -> None:
     odd = next((at for at in places if at is not None and at != device), None)
     if odd is None:
         return
-    words = f"Expected all tensors to be on the same device, but found at least two devices, {_shown(device)} and {_shown(odd)}!"
+    here, there = _shown(device), _shown(odd)
+    words = f"{_SAME}, but found at least two devices, {here} and {there}!"
     if name.startswith("masked_fill") and places[1] == odd:
-        words = f"expected self and mask to be on the same device, but got mask on {_shown(odd)} and self on {_shown(device)}"
+        words = f"expected self and mask to be on the same device, but got mask on {there} and self on {here}"
     elif name in ("convolution", "_convolution", "convolution_overrideable"):
         words = "Input type ({}) and weight type ({}) should be the same".format(*map(_type_of, given[:2]))
     elif name not in SCALARS and name not in INDEXED:
         argument = known.operand(next(i for i, at in enumerate(places) if at == odd))
         argument, name = _INSIDE.get(name, (argument, name))
         words = (
-            f"Expected all tensors to be on the same device, but got {argument} is on {_shown(odd)}, different from other "
-            f"tensors on {_shown(device)} (when checking argument in method wrapper_CUDA_{name})"
+            f"{_SAME}, but got {argument} is on {there}, different from other tensors on {here} "
+            f"(when checking argument in method wrapper_CUDA_{name})"
         )
-    raise refused(RuntimeError, "AHBM-X136", words, "move one of them: x.to(device); a GPU has no memory in common with its host")
+    raise refused(
+        RuntimeError, "AHBM-X136", words, "move one of them: x.to(device); a GPU has no memory in common with its host"
+    )
 
 
 def _indexed(name: str, given: list[torch.Tensor], places: list[int | None]) -> list[int | None]:
@@ -133,7 +143,11 @@ def _indexed(name: str, given: list[torch.Tensor], places: list[int | None]) -> 
     values = 1 if "put" in name else 0
     end = len(places) - values
     kept = [at if at != rules.HOST else None for at in places[1:end]]
-    return [places[0], *kept, *(at if at != rules.HOST or x.dim() else None for x, at in zip(given[end:], places[end:], strict=True))]
+    return [
+        places[0],
+        *kept,
+        *(at if at != rules.HOST or x.dim() else None for x, at in zip(given[end:], places[end:], strict=True)),
+    ]
 
 
 def _shown(at: int) -> str:
@@ -141,7 +155,7 @@ def _shown(at: int) -> str:
 
 
 def _type_of(x: torch.Tensor) -> str:
-    return x.type()
+    return f"{x.type()}"
 
 
 def install() -> None:
@@ -161,8 +175,8 @@ def install() -> None:
         if force:
             return leaves(x.detach().cpu(), force=True)
         words = (
-            f"can't convert {_shown(at)} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory "
-            "first."
+            f"can't convert {_shown(at)} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
+            "memory first."
         )
         raise refused(TypeError, "AHBM-X136", words, "x.cpu().numpy()")
 

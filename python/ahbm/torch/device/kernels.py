@@ -108,8 +108,8 @@ class Kernels(TorchDispatchMode):
                 mixed = mixed or x is not given[0]
                 if found is not None and (before is None or x.dim()):
                     before = found
-        if mixed and before is not None:
-            checks.check(known, given, args)
+        if (mixed or known.takes_lengths) and before is not None:
+            checks.check(known, given)
         if known.moves and known.overwrites and before is not None:  # what is written stays where it is
             index = marks.where(given[0])
             index = -1 if index is None else index
@@ -181,8 +181,10 @@ class Kind:
         self.writes_operands = written
         self.name = name
         self.is_call = schema.name.partition("::")[0] in CALLS
+        self.takes_lengths = name == "_pack_padded_sequence"
+        """Whether an operand has to be the host's."""
         self.is_aten = schema.name.startswith("aten::")
-        self._operands = [a.name for a in schema.arguments if "Tensor" in str(a.type)]
+        self._operands: list[str] = [a.name for a in schema.arguments if "Tensor" in str(a.type)]
         self.is_quiet = self.is_view or name in _QUIET or self.is_call or schema.name.startswith("prim::")
         self.synchronizes = name in _SYNCHRONIZING
         self.asks = name in ("_local_scalar_dense", "item", "equal", "is_nonzero")
@@ -200,7 +202,6 @@ class Kind:
             and has(func.name(), key.CompositeImplicitAutograd)
             and not has(func.name(), key.CPU)
         )
-
 
     def operand(self, at: int) -> str:
         """The name of the operand that has the tensor number `at`; of lists, the last one has all that are left."""
