@@ -42,6 +42,7 @@ def create(opts: Any, pg_options: object) -> Any:
     if place.root is None:
         place.root = members
         hazards.attach(place, opts.store)
+        backend.agree_on_groups()
     selector = options(pg_options).selector
     if selector is not None:
         # That of the default group is for the groups that have none.

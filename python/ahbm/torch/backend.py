@@ -184,6 +184,25 @@ class Backend(Form, TorchBackend):
         self.bind(place, members, state)
 
 
+_helpers: list[Any] = []
+
+
+def agree_on_groups() -> None:
+    """From now on all ranks agree on the list of each new group before torch makes it."""
+    if _helpers:
+        return
+    makes = c10d._new_process_group_helper
+    _helpers.append(makes)
+
+    def helper(size: int, me: Any, ranks: Any, backend: Any, store: Any, name: Any, *args: Any, **kw: Any) -> Any:
+        default = c10d._world.default_pg
+        if isinstance(default, ProcessGroup) and ranks and str(backend) == NAME and str(name).isdecimal():
+            default.agree_on_group(tuple(ranks))  # a name that is no number is made by the members alone
+        return makes(size, me, ranks, backend, store, name, *args, **kw)
+
+    c10d._new_process_group_helper = helper
+
+
 class _Made(threading.local):
     work: Work | None = None
     dispatching = False

@@ -56,7 +56,6 @@ def attach(place: Place, store: Any) -> None:
     ledger = getattr(place.seat, "ledger", None) if place.watches and place.agrees else None
     if ledger is not None:
         ledger.watch = ledger.watch or Watch()
-    agree_on_groups()
 
 
 # A tensor that is written before its operation has been waited for
@@ -203,30 +202,3 @@ def _crossed(mine: tuple[Members, Any], other: tuple[Members, Any], after: int, 
         f"{group.name} [{made[after][1]}], rank {before} calls group {group.name} [{made[before][1]}] and then "
         f"{earlier.name} [{known[before][1]}]; nccl wants one order on all ranks, else it may hang",
     )
-
-
-# Groups
-
-_installed: list[Any] = []
-
-
-def agree_on_groups() -> None:
-    """From now on all ranks agree on the list of each new group before torch makes it."""
-    import torch.distributed.distributed_c10d as c10d
-
-    from ahbm.torch.backend import ProcessGroup
-
-    if _installed:
-        return
-    makes = c10d._new_process_group_helper
-
-    def helper(
-        size: int, rank: Any, ranks: Any, backend: Any, store: Any, group_name: Any, *args: Any, **kw: Any
-    ) -> Any:
-        default = c10d._world.default_pg
-        if isinstance(default, ProcessGroup) and ranks and f"{backend}" == "ahbm" and f"{group_name}".isdecimal():
-            default.agree_on_group(tuple(ranks))
-        return makes(size, rank, ranks, backend, store, group_name, *args, **kw)
-
-    _installed.append(makes)
-    c10d._new_process_group_helper = helper

@@ -238,7 +238,7 @@ def written(rank: int, early: bool) -> None:
 @pytest.mark.parametrize("early", [False, True])
 def test_a_write_before_the_wait_is_said(early: bool, capfd: pytest.CaptureFixture[str]) -> None:
     ahbm.torch.spawn(written, (early,))
-    said = re.findall(r"AHBM-X135 (\w+) \[test_rules.py:\d+\]: its tensor is written", capfd.readouterr().err)
+    said = re.findall(r"AHBM-X135 (\w+) \[test_refused.py:\d+\]: its tensor is written", capfd.readouterr().err)
     assert sorted(said) == (["all_gather", "all_reduce"] if early else [])
 
 
@@ -249,11 +249,11 @@ TYPES = [
 GLOO = """\
 import json, os, sys, torch, torch.distributed as dist
 sys.path.insert(0, HERE)
-import test_rules
+import test_refused
 rank = int(os.environ['RANK'])
 dist.init_process_group('gloo')
 told = {}
-for key, call in test_rules.gloo_calls(dist.group.WORLD).items():
+for key, call in test_refused.gloo_calls(dist.group.WORLD).items():
     try:
         call()
         told[key] = None
