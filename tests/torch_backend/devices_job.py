@@ -77,6 +77,9 @@ TAKEN: dict[str, Callable[[], object]] = {
     "one_hot": lambda: functional.one_hot(index.cuda()) + index.cuda()[:, None],
     "forced numpy": lambda: device.numpy(force=True),
     "lengths of the host": lambda: packed(torch.tensor([3])),
+    "lengths of a loss": lambda: functional.ctc_loss(
+        torch.ones(5, 1, 4).log_softmax(2).cuda(), torch.tensor([[1, 2]]).cuda(), torch.tensor([5]), torch.tensor([2])
+    ),
     "like": lambda: torch.zeros_like(device) + device.new_zeros(3),
 }
 for name, (kind, words, call) in REFUSED.items():

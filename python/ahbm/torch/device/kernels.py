@@ -133,7 +133,8 @@ class Kernels(TorchDispatchMode):
         elif index < 0:
             index = None
         if index is None and before is None:
-            if given and checks.on[0] and not known.is_view:
+            # What C++ puts on the device of another tensor is on the device where that is.
+            if given and checks.on[0] and not known.is_view and not (known.moves and "device" in kwargs):
                 checks.passed_on(given, out)
             return out
         if index is not None and not known.is_view:
