@@ -14,7 +14,7 @@ square, plain = torch.ones(3, 3, device="cuda"), torch.ones(3, 3)
 number, index = torch.tensor(2.0), torch.tensor([0, 1])
 
 
-def put(x: Tensor, at: object, values: Tensor) -> None:
+def put(x: Tensor, at: object, values: Tensor | float) -> None:
     x[at] = values  # type: ignore[index]
 
 
@@ -57,6 +57,7 @@ REFUSED: dict[str, tuple[type[Exception], str, Callable[[], object]]] = {
     ),
     "gather": (RuntimeError, "got index is on cpu", lambda: square.gather(0, torch.zeros(1, 3, dtype=torch.long))),
     "a mask": (RuntimeError, "self and mask", lambda: device.masked_fill(host > 0, 0.0)),
+    "a mask in place": (RuntimeError, "self and mask", lambda: device.masked_fill_(host > 0, 0.0)),
     "equal": (RuntimeError, SAME, lambda: torch.equal(device, host)),
     "lengths": (RuntimeError, "should be a 1D CPU int64 tensor", lambda: packed(torch.tensor([3]).cuda())),
     "a loader's batch": (RuntimeError, TWO, loaded),
@@ -71,6 +72,8 @@ TAKEN: dict[str, Callable[[], object]] = {
     "where with a number": lambda: torch.where(device > 0, device, number),
     "indices of the host": lambda: device[index],
     "a mask of the host": lambda: device[host > 0],
+    "a number put where a mask of the host is": lambda: put(device.clone(), host > 0, number),
+    "a Python number put there": lambda: put(device.clone(), host > 0, 1.0),
     "a number put": lambda: put(device.clone(), index, number),
     "a copy": lambda: put(device.clone(), slice(2), host[:2]),
     "copy_": lambda: device.clone().copy_(host),

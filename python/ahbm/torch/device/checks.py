@@ -20,6 +20,7 @@ from ahbm.torch.failures import refused
 on = [False]
 """Whether operations are looked at."""
 _HOST = "_ahbm_host"
+_MASK = "expected self and mask to be on the same device, but got mask on {} and self on {}"
 _SAME = "Expected all tensors to be on the same device"
 _KINDS = (torch.Tensor, torch.nn.Parameter)
 _BINARY = """
@@ -122,7 +123,9 @@ def check(known: Any, given: list[torch.Tensor]) -> None:
     here, there = _shown(device), _shown(odd)
     words = f"{_SAME}, but found at least two devices, {here} and {there}!"
     if name.startswith("masked_fill") and places[1] == odd:
-        words = f"expected self and mask to be on the same device, but got mask on {there} and self on {here}"
+        if name == "masked_fill_":  # torch makes `x[mask] = number` of it; see `install`
+            return
+        words = _MASK.format(there, here)
     elif name in ("convolution", "_convolution", "convolution_overrideable"):
         words = "Input type ({}) and weight type ({}) should be the same".format(*map(_type_of, given[:2]))
     elif name not in SCALARS and name not in INDEXED:
@@ -191,7 +194,17 @@ def install() -> None:
             raise refused(RuntimeError, "AHBM-X136", words, "pin it before it is moved to the device")
         return pins(x, *args, **kw)
 
-    tensor.numpy, tensor.pin_memory = numpy, pin_memory
+    fills = tensor.masked_fill_
+
+    @functools.wraps(fills)
+    def masked_fill_(x: Any, mask: Any, value: Any) -> Any:
+        at = marks.where(x)
+        if at is not None and located(mask) == rules.HOST:
+            words = _MASK.format(_shown(rules.HOST), _shown(at))
+            raise refused(RuntimeError, "AHBM-X136", words, "move the mask: mask.to(x.device)")
+        return fills(x, mask, value)
+
+    tensor.numpy, tensor.pin_memory, tensor.masked_fill_ = numpy, pin_memory, masked_fill_
     torch._utils._rebuild_tensor = functools.wraps(rebuilds)(lambda *args, **kw: hosted(rebuilds(*args, **kw)))
     for name in ("from_numpy", "frombuffer"):
         setattr(torch, name, _hosting(getattr(torch, name)))
