@@ -103,6 +103,15 @@ def test_what_a_kernel_refuses_is_no_fault(tmp_path: Path) -> None:
     assert any("the kernel refuses" in line for line in str(checked).splitlines())
 
 
+@pytest.mark.parametrize(("extent", "verdict"), [("n // w", "correct"), ("n - 100 * w", "malformed")])
+def test_an_empty_tile_is_a_refusal_and_a_shape_that_is_none_is_not(extent: str, verdict: str, tmp_path: Path) -> None:
+    path = kernel(tmp_path, f"tl.zeros(({extent},))")
+    checked = check_kernel(path, topology="npu_ring_8", dtype="i32")
+    assert checked.verdict == verdict
+    assert (0 in {place.count // place.ranks for place in checked.tried.having("refused")}) == (verdict == "correct")  # type: ignore[union-attr]
+    assert verdict == "correct" or checked.findings[0].code == "AHBM-K206"
+
+
 def test_roots_take_turns() -> None:
     checked = check_kernel("binomial_broadcast", topology="npu_ring_8")
     assert checked.tried is not None and {0, 1, 7} <= {place.root for place in checked.tried.having("correct")}

@@ -35,6 +35,7 @@ def stand_in() -> None:
     module.to = lambda m, *args, **kw: move(m, *map(host, args), **kw)
     # The text's `.cuda(0)` and `.is_cuda` are these by now.
     tensor.cpu = lambda x, *args, **kw: x
+    tensor.pin_memory = lambda x, *args, **kw: x
     module.cpu = lambda m, *args, **kw: m
     wraps = DistributedDataParallel.__init__
 
@@ -101,6 +102,7 @@ def main() -> None:
     sys.path.insert(0, str(script.parent))
     stand_in()
     text = script.read_text().replace("cuda", "cpu").replace('"nccl"', '"gloo"')
+    text = text.replace("backends.cpu.matmul", "backends.cuda.matmul")
     text = re.sub(r'map_location=f"cpu:[^"]*"', 'map_location="cpu"', text)
     text = text.replace("pin_memory=True", "pin_memory=False").replace("Accelerator(", "Accelerator(cpu=True, ")
     text = text.replace('accelerator="gpu"', 'accelerator="cpu"').replace(

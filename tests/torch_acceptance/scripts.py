@@ -1,8 +1,8 @@
 """Runs the scripts of `scripts/`, unchanged, on devices that are not there, and compares them with CPU and gloo.
 
 `python tests/torch_acceptance/scripts.py [--quick] [NAME ...]` prints a table: whether the script ran, if its losses
-are those of the reference to the last digit, whether two runs left the same bytes in their reports, and what a step
-takes. `--quick` leaves out second runs and whatever is not PyTorch's own.
+are those of the reference to the last digit, whether two runs left the same bytes in their reports, what a step takes
+and the most memory that a rank held. `--quick` leaves out second runs and whatever is not PyTorch's own.
 """
 
 from __future__ import annotations
@@ -30,6 +30,43 @@ SCRIPTS: dict[str, tuple[int, list[str]]] = {
     "spawned": (0, ["spawned.py"]),
     "mingpt": (2, ["mingpt.py"]),
     "titan": (8, ["titan.py"]),
+    "build_nanogpt": (2, ["build_nanogpt.py"]),
+    "imagenet": (2, ["imagenet.py"]),
+    "dino": (2, ["dino.py"]),
+    "moco": (2, ["moco.py"]),
+    "pipeline": (2, ["pipeline.py"]),
+    "zero": (2, ["zero.py"]),
+    **{
+        name: (1, [f"{name}.py"])
+        for name in (
+            *(
+                "nanogpt",
+                "hlb_cifar",
+                "muon",
+                "dcgan",
+                "mnist",
+                "vae",
+                "word_language_model",
+                "seq2seq",
+                "time_sequence",
+            ),
+            *(
+                "actor_critic",
+                "gcn",
+                "dlrm",
+                "factorization",
+                "lora",
+                "moe",
+                "vit",
+                "bert",
+                "generate",
+                "ddpm",
+                "mamba",
+            ),
+            *("amp_accumulate", "data_parallel", "ctc", "nerf", "distillation", "profiled", "hooked_optimizer"),
+            *("per_sample", "super_resolution"),
+        )
+    },
     "accelerate": (2, ["with_accelerate.py"]),
     "lightning": (2, ["with_lightning.py"]),
     "deepspeed": (2, ["with_deepspeed.py"]),
@@ -82,13 +119,15 @@ def tried(name: str, quick: bool) -> bool:
         step = "-"
         answer = folders[0] / "answer.json"
         if answer.exists():
-            step = f"{json.loads(answer.read_text())['step_ns'] / 1000:.2f}"
+            found = json.loads(answer.read_text())
+            memory = max(found["memory_peak_bytes"]) / 2**20
+            step = f"{found['step_ns'] / 1000:.2f} us, {memory:.2f} MiB"
         same = "-" if quick else "same bytes" if content(folders[0]) == content(folders[1]) else "DIFFERENT"
     ran = not any(codes) and bool(mine)
     equal = mine == theirs
     told = "ran" if ran else "FAILED"
     print(
-        f"{name:<18} {told:<7} {len(mine):>2} losses {'equal' if equal else 'DIFFER':<7} {same:<11} step {step} us",
+        f"{name:<18} {told:<7} {len(mine):>2} losses {'equal' if equal else 'DIFFER':<7} {same:<11} step {step}",
         flush=True,
     )
     if not ran:

@@ -23,6 +23,8 @@ MAX_VALUES = 20_000
 
 PACKAGED: type[Any] = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 """Reads the files of the package, which need no limits, in a tenth of the time."""
+WRITER: type[Any] = yaml.CSafeDumper if yaml.__with_libyaml__ else yaml.SafeDumper
+"""Writes what the core reads at once, in a tenth of the time."""
 
 
 def parse(text: str, source: Source, packaged: bool) -> Source:

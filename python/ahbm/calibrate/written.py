@@ -12,6 +12,7 @@ from ahbm._core import Machine
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.request import Request
 from ahbm.base.store import store
+from ahbm.base.yaml_nodes import WRITER
 from ahbm.calibrate.laws import Law
 from ahbm.calibrate.templates import ALGORITHMS, Template
 from ahbm.choice.policy import Policy
@@ -103,7 +104,7 @@ def tree(
 
 def emulator(declared: Mapping[str, Any], lowerings: Lowerings | None = None) -> Emulator:
     """An emulator of a declared machine, with the packaged ccl.yaml, and programs of others. Raises TopologyError."""
-    machine = Machine.from_yaml(yaml.safe_dump(dict(declared), sort_keys=False), "template", [])
+    machine = Machine.from_yaml(yaml.dump(dict(declared), Dumper=WRITER, sort_keys=False), "template", [])
     return Emulator(machine, CclConfig.packaged(), lowerings)
 
 

@@ -55,7 +55,7 @@ EXTRA = 8
 AXES = ("system.sips.w", "system.sips.h", "system.sips.d")
 SIPS = (COUNT, *AXES, "system.sips.topology")
 """Keys that fix the number of ranks or the network."""
-NO_SHAPE = "AHBM-K206"
+EMPTY = "AHBM-K220"
 """A tile of no elements."""
 UNFIT = ("AHBM-L105", "AHBM-L108")
 """The machine's slots or memories are too small for a count: no fault of the kernel."""
@@ -345,7 +345,7 @@ def _outcome(case: Case, *, checks: Iterable[str], seed: int, data: bool) -> str
         case.compiled()
     except KernelError as error:
         # A tile without elements is none of the kernel's results: it stops before it computes anything.
-        if isinstance(error.__cause__, ValueError | AssertionError) or error.code == NO_SHAPE:
+        if isinstance(error.__cause__, ValueError | AssertionError) or error.code == EMPTY:
             return "refused"
     except LintError as error:
         if error.code in UNFIT:

@@ -50,7 +50,7 @@ impl Shape {
         let mut elements = 1u64;
         let mut push = |extent: &Bound<'_, PyAny>| -> Result<(), Fault> {
             let n: i64 = extent.extract().map_err(|_| bad(shape))?;
-            if n < 1 || this.rank == MAX_RANK {
+            if n < 0 || this.rank == MAX_RANK {
                 return Err(bad(shape));
             }
             elements = elements.saturating_mul(n as u64);
@@ -74,8 +74,18 @@ impl Shape {
         } else {
             push(shape)?;
         }
-        if this.rank == 0 { Err(bad(shape)) } else { Ok(this) }
+        match (this.rank, elements) {
+            (0, _) => Err(bad(shape)),
+            (_, 0) => Err(empty(format!("a tile of shape {shape} has no elements"))),
+            _ => Ok(this),
+        }
     }
+}
+
+/// A tile of no elements: a count below the number of parts that a kernel makes of it.
+#[cold]
+pub(crate) fn empty(message: String) -> Fault {
+    fault("AHBM-K220", message).hint("refuse the count with a ValueError in kernel_args, or leave the tile out").into()
 }
 
 /// A dtype by its kernel-side name.

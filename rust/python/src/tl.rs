@@ -5,7 +5,7 @@ mod record;
 
 use crate::capture::Capture;
 use crate::handle::{Handle, MemoryRef, RecvFuture, Space, not_an_operand};
-use crate::operand::{self, Fault, MAX_ELEMENTS, Number, Shape, fault};
+use crate::operand::{self, MAX_ELEMENTS, Number, Shape, fault};
 use crate::peer::{Dir, Peer};
 use crate::symbolic::Integer;
 use ahbm_program::formula::Axis;
@@ -193,8 +193,9 @@ impl Tl {
         let extent = end.checked_sub(start).filter(|n| (1..=MAX_ELEMENTS as i64).contains(n));
         self.define(py, Space::Tcm, |rec| {
             let dtype = operand::dtype(dtype)?;
-            let extent = extent.ok_or_else(|| {
-                Fault::from(fault("AHBM-K206", format!("arange({start}, {end}) has no or too many elements")))
+            let extent = extent.ok_or_else(|| match start == end {
+                true => operand::empty(format!("arange({start}, {end}) has no elements")),
+                false => fault("AHBM-K206", format!("arange({start}, {end}) has no or too many elements")).into(),
             })?;
             Number::Int((end - 1).into()).scalar(dtype)?;
             let start = Number::Int(start.into()).scalar(dtype)?;

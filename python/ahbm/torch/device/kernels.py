@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from ahbm.torch.device import checks, marks, world
 from ahbm.torch.device.meter import Meter, counting
+from ahbm.torch.device.touched import whole
 
 _PLAIN = {torch.Tensor, torch.nn.Parameter, FakeTensor}
 _QUIET = {
@@ -166,9 +167,9 @@ def _copied(known: Kind, index: int | None, out: Any, given: list[torch.Tensor])
             return None
         # The host's type and order of elements are the ones that travel, as in torch's own copies.
         travels: torch.Tensor = out if index is None and isinstance(out, torch.Tensor) else given[0]
-        return int(travels.nbytes)
+        return whole(travels)
     moved = [b for a, b in pairs if (marks.where(a) is None) != (marks.where(b) is None)]
-    return sum(x.nbytes for x in moved) if moved else None
+    return sum(map(whole, moved)) if moved else None
 
 
 class Kind:

@@ -67,4 +67,7 @@ pub(super) const CODES: &[Code] = &[
     row("AHBM-K219", "a kernel asks whether two integers are one object",
         "`rank is n - 1`",
         "`rank == n - 1`"),
+    row("AHBM-K220", "a tile of no elements",
+        "`tl.load(t_ptr, shape=(n // ranks,))` with n below ranks",
+        "raise a ValueError in `kernel_args` for a count that is too small"),
 ];
