@@ -66,6 +66,7 @@ SMALL = {
     "benches/fold.py": Small(
         constants={"JOBS": [(1, 2)], "ONE_GROUP": [(2, 1)], "MACHINES": ["npu_switch_8"]}, slow=True
     ),
+    "benches/gloo_programs.py": Small(needs=TORCH, only_imported="`torch_backend/test_refused.py` runs 30 programs"),
     "benches/imports.py": Small(("--ranks", "4", "--plan-ranks", "4", "--trace-ranks", "4", "--repeat", "1")),
     "benches/model_overhead.py": Small(constants={"WIDTHS": (64,)}, needs=TORCH, slow=True),
     "benches/peers/simgrid_ring.py": Small(("8",), needs=("simgrid",)),

@@ -299,6 +299,7 @@ GRID = """\
 import torch, torch.distributed as dist
 dist.init_process_group('nccl')
 r, n = dist.get_rank(), dist.get_world_size()
+torch.cuda.set_device(r % torch.cuda.device_count())
 near = [dist.new_group([i, i + 1]) for i in range(0, n, 2)]
 far = [dist.new_group(list(range(i, n, 2))) for i in range(2)]
 net = torch.nn.Linear(256, 256, device='cuda')

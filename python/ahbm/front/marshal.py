@@ -192,6 +192,11 @@ class Member(NamedTuple):
         """Appends the group of `ranks` to `made`."""
         return Call("new_group", self.group, Terms(Request(NEW_GROUP, ranks, 0)), made, _nothing)
 
+    def agreement(self, ranks: tuple[int, ...]) -> Call:
+        """Ends when all ranks of this group have called for a group of the same `ranks`, which is made elsewhere."""
+        agreed = terms(self.group, NEW_GROUP, 0, "f16", note=f"{list(ranks)}")
+        return Call("agreement", self.group, agreed, np.zeros(0, np.float16), _nothing, give=NOTHING, take=NOTHING)
+
     def _call(
         self,
         collective: str,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ahbm.base.request import Request
@@ -45,6 +45,8 @@ class Ledger:
         self.emulator = emulator
         self.size = size
         self.history = History(size)
+        self.watch: Callable[[Sequence[Part], ProcessGroup], object] | None = None
+        """Sees all operations as they are performed."""
         self.performed: list[deque[Performed]] = [deque(maxlen=KEPT_CALLS) for _ in range(size)]
         """Per rank: its latest calls, in the order of performing."""
         self._known: dict[tuple[Request, str | Algorithm, str, str], tuple[int, CallRecord]] = {}
@@ -58,6 +60,8 @@ class Ledger:
 
         The operations of one `lane` of a group run one after the other.
         """
+        if self.watch is not None:
+            self.watch(parts, group)
         key = (compiled.request, compiled.by, group.name, rule)
         known = self._known.get(key)
         if known is None:

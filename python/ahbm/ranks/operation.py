@@ -46,6 +46,8 @@ class Part:
     """What reading the operand raised."""
     supplied: bool = True
     """Whether nobody else brings the operand."""
+    style: str = ""
+    """See `Call`."""
     operation: Operation = field(init=False)
 
     @property

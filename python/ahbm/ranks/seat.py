@@ -23,7 +23,8 @@ class Call:
     """One rank's side of an operation, as it is issued."""
 
     kind: str
-    """"collective", "exchange" (all_to_all, its buffer an Exchange), "send", "recv" or "new_group"."""
+    """"collective", "exchange" (all_to_all, its buffer an Exchange), "send", "recv", "new_group" or
+    "agreement" (of all ranks on a group that is made elsewhere)."""
     group: ProcessGroup
     terms: Terms
     buffer: Any
@@ -45,6 +46,9 @@ class Call:
     """The rank's calls that end before this one's operand is read."""
     supplied: bool = False
     """Whether the operand comes later, and `World.supply` says so."""
+    style: str = ""
+    """The way in which it is issued, where that matters to the backend that a script has asked for: "collective", or of
+    sends and receives "batch" and "alone"."""
     sides: tuple[Any, Any] | None = None
     """The caller's own flat operand and result, where they are two that may share memory."""
 

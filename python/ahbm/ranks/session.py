@@ -61,6 +61,7 @@ class Session:
             "collective": self._collective,
             "exchange": self._exchange,
             "new_group": lambda operation: Ready(True, partial(self._make_group, operation)),
+            "agreement": lambda operation: Ready(True, partial(self._agree, operation)),
         }
 
     def clock_ps(self, rank: int) -> int:
@@ -74,8 +75,8 @@ class Session:
 
     def submit(self, rank: int, call: Call) -> Ticket:
         """See `Seat`."""
-        ticket = Ticket(rank, touches=call.touches)
-        self.enter(ticket, call, self.world.ranks[rank].clock_ps, call_origin())
+        ticket = Ticket(rank, origin=call_origin(), touches=call.touches)
+        self.enter(ticket, call, self.world.ranks[rank].clock_ps, ticket.origin)
         return ticket
 
     def enter(self, ticket: Ticket, call: Call, clock_ps: int, origin: str) -> None:
@@ -85,7 +86,7 @@ class Session:
         part = Part(ticket, call.group, call.terms, call.buffer, call.finish, clock_ps, origin, call.why)
         if call.after:
             part.load, part.after = call.read, self.world.under_way(call.after)
-        part.supplied = not call.supplied
+        part.supplied, part.style = not call.supplied, call.style
         ticket.call = self.ledger.history.arrive(rank)
         if call.kind in ("send", "recv"):
             sends = call.kind == "send"
@@ -179,6 +180,12 @@ class Session:
         self._made.append(group)
         for part in parts:
             part.buffer.append(group)
+        self.ledger.history.perform([(part.rank, part.ticket.call) for part in parts], -1, None, 0)
+        return max(part.clock_ps for part in parts)
+
+    def _agree(self, operation: Operation) -> int:
+        """All ranks have come with the same terms; takes no simulated time."""
+        parts = operation.ordered()
         self.ledger.history.perform([(part.rank, part.ticket.call) for part in parts], -1, None, 0)
         return max(part.clock_ps for part in parts)
 

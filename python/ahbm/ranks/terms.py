@@ -39,7 +39,7 @@ class Terms(NamedTuple):
         """In the order in which a disagreement is reported; ranks are global."""
         request, name = self.request, self.request.collective
         if name == NEW_GROUP:
-            return {"collective": name, "ranks": tuple(request.ranks)}
+            return {"collective": name, "ranks": self.note or tuple(request.ranks)}
         kind, texts = request.kind, dict[str, object](collective=name)
         if kind.reduces:
             texts["op"] = request.op

@@ -21,6 +21,8 @@ class Ticket:
     """Global rank."""
     call: int = -1
     """Index of the call among the rank's own."""
+    origin: str = ""
+    """`file:line` of the call, where it was issued."""
     members: tuple[int, ...] = ()
     """Global ranks of the operation; the sender first where it is a send and receive that have met."""
     result: object = None

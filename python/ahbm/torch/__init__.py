@@ -43,14 +43,17 @@ def register() -> None:
 
 def create(opts: Any, pg_options: object) -> Any:
     """The function that torch calls for every group of the backend."""
-    from ahbm.torch import backend
+    from ahbm.torch import backend, hazards
     from ahbm.torch.places import find, options
 
     place = find(opts, pg_options)
     ranks = [place.index[rank] for rank in opts.global_ranks_in_group] or list(range(len(place.index)))
     name = "WORLD" if len(ranks) == len(place.index) and not opts.global_ranks_in_group else str(opts.group_id)
     members = place.group(name, ranks)
-    place.root = place.root or members
+    if place.root is None:
+        place.root = members
+        hazards.attach(place, opts.store)
+        backend.agree_on_groups()
     selector = options(pg_options).selector
     if selector is not None:
         # That of the default group is for the groups that have none.

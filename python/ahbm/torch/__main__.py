@@ -29,7 +29,7 @@ from ahbm.base.logs import notice, quiet
 from ahbm.dsl.compat import compat
 from ahbm.errors import ConfigError
 from ahbm.mscclpp.choosing import choose
-from ahbm.torch import cuda, places
+from ahbm.torch import cuda, places, rules
 from ahbm.torch.fallback import wanted
 from ahbm.torch.replacing import replace
 
@@ -37,7 +37,7 @@ DEVICE = "AHBM_DEVICE"
 """Environment variable in which processes find what `--device` has asked for."""
 SCRIPT = "AHBM_TORCH_SCRIPT"
 """Environment variable in which processes that a script spawns find its file."""
-REDIRECTED = ("nccl", "gloo", "mpi", "ucc", "xccl")
+REDIRECTED = ("nccl", "rccl", "gloo", "mpi", "ucc", "xccl")
 
 
 def interpose() -> dict[Any, str]:
@@ -66,7 +66,8 @@ def interpose() -> dict[Any, str]:
                 world.initialize()
                 made = None
             else:
-                made = function(*given, **kw)
+                with rules.asking(None if position and not asked else str(asked or "").lower()):
+                    made = function(*given, **kw)
             if backend == "ahbm" and asked:
                 asked_for[made] = str(asked).lower()
             return made
@@ -109,9 +110,11 @@ def devices() -> int | None:
     kind, _, number = asked.partition(":")
     if kind != "cuda" or not ((number.isdecimal() and int(number) > 0) or not number):
         raise ConfigError("AHBM-C127", f"--device {asked} is unknown", hint="cuda, or cuda:8 for eight of them")
+    if number or not os.environ.get("AHBM_WORLD"):
+        return int(number or os.environ.get("LOCAL_WORLD_SIZE") or 1)
     from ahbm.torch.device.machine import machine
 
-    return int(number or os.environ.get("LOCAL_WORLD_SIZE") or 0) or machine().sips
+    return machine().sips
 
 
 def activate() -> AbstractContextManager[None]:
@@ -219,12 +222,17 @@ def main() -> None:
         choices=("host", "simulated"),
         help="with --device: which time time.time and the like tell the script",
     )
+    parser.add_argument(
+        "--lenient", action="store_true", help="pass what the backend that the script asks for, and a device, refuse"
+    )
     parser.add_argument("script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     asked = parser.parse_args()
     ahbm.torch.register()
     sys.argv = [asked.script, *asked.arguments]
     sys.path.insert(0, os.path.dirname(os.path.abspath(asked.script)))
+    if asked.lenient:
+        os.environ[rules.LENIENT] = "1"
     if asked.device is not None:
         os.environ[DEVICE] = asked.device
     if asked.ranks is not None or asked.fake:

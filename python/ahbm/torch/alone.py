@@ -153,8 +153,8 @@ class Alone:
         compiled = self._choosing.compile(call.terms, request)
         if self._verify is not None:
             compiled.verify_once(self._verify)
-        ticket = Ticket(rank, self._calls, members=(rank,))
-        self._undone.append((ARRIVE, _Performed(self._calls, family, request, call.terms, call_origin())))
+        ticket = Ticket(rank, self._calls, call_origin(), members=(rank,))
+        self._undone.append((ARRIVE, _Performed(self._calls, family, request, call.terms, ticket.origin)))
         self._calls += 1
         start_ps = max(self._clock_ps, self._latest.get(call.group, 0))
         end_ps = self._latest[call.group] = start_ps + self._together(compiled, call.terms, family)
@@ -280,6 +280,8 @@ def init_alone(rank: int, world_size: int, **asked: Any) -> None:
 
 
 class _AlonePlace(Place):
+    agrees = False
+
     def leave(self) -> None:
         """See `Place`."""
         assert isinstance(self.seat, Alone)

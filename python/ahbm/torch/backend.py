@@ -27,6 +27,7 @@ from torch._C._distributed_c10d import FakeProcessGroup
 
 from ahbm.errors import UnsupportedError
 from ahbm.ranks.groups import ProcessGroup as Members
+from ahbm.torch import rules
 from ahbm.torch.calls import CALLS, NAME, Collectives, State
 from ahbm.torch.place import Place
 from ahbm.torch.tensors import hollow, tracked
@@ -118,7 +119,7 @@ class ProcessGroup(Form, dist.ProcessGroup):
     def __init__(self, place: Place, members: Members, timeout: timedelta | None, store: Any) -> None:
         dist.ProcessGroup.__init__(self, *birth(store, members.rank_of(place.rank), members.size()))
         self._founding = store
-        state = State(timeout)
+        state = State(timeout, rules=rules.asked(place), store=place.store and store)
         self.bind(place, members, state)
         self._inner = Backend(place, members, state) if PYTHON_BACKENDS else stand_in(self.rank(), self.size())
         kind = dist.ProcessGroup.BackendType.CUSTOM
@@ -126,6 +127,15 @@ class ProcessGroup(Form, dist.ProcessGroup):
         for device in DEVICES:
             self._register_backend(torch.device(device), kind, self._inner)
         self._hooked: bool | None = None
+
+    @property
+    def _device_types(self) -> list[torch.device]:
+        """The devices whose tensors the group takes: by the backend that the script has asked for."""
+        made: list[torch.device] = dist.ProcessGroup._device_types.fget(self)
+        asked = self._state.rules
+        if asked is None or asked.hosts:
+            return made
+        return [device for device in made if device.type != "cpu"]
 
     def watched(self) -> bool:
         """Whether somebody looks at what goes through torch's dispatcher."""
@@ -159,7 +169,8 @@ class ProcessGroup(Form, dist.ProcessGroup):
             return None
         members = self._place.group(name, [self.members.ranks[rank] for rank in ranks])
         store = dist.PrefixStore(f"{name}/", self._founding)
-        group = type(self)(self._place, members, timeout or self._state.timeout, store)
+        with rules.asking(None if self._state.rules is None else self._state.rules.asked):
+            group = type(self)(self._place, members, timeout or self._state.timeout, store)
         group._set_group_name(name)
         group._set_group_desc(group_desc or name)
         return group
@@ -171,6 +182,25 @@ class Backend(Form, TorchBackend):
     def __init__(self, place: Place, members: Members, state: State) -> None:
         TorchBackend.__init__(self, members.rank_of(place.rank), members.size())
         self.bind(place, members, state)
+
+
+_helpers: list[Any] = []
+
+
+def agree_on_groups() -> None:
+    """From now on all ranks agree on the list of each new group before torch makes it."""
+    if _helpers:
+        return
+    makes = c10d._new_process_group_helper
+    _helpers.append(makes)
+
+    def helper(size: int, me: Any, ranks: Any, backend: Any, store: Any, name: Any, *args: Any, **kw: Any) -> Any:
+        default = c10d._world.default_pg
+        if isinstance(default, ProcessGroup) and ranks and str(backend) == NAME and str(name).isdecimal():
+            default.agree_on_group(tuple(ranks))  # a name that is no number is made by the members alone
+        return makes(size, me, ranks, backend, store, name, *args, **kw)
+
+    c10d._new_process_group_helper = helper
 
 
 class _Made(threading.local):

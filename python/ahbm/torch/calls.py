@@ -6,11 +6,12 @@ Method names and arguments are those that torch calls, old spellings beside new 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch._C._distributed_c10d import Backend as TorchBackend
@@ -18,13 +19,15 @@ from torch._C._distributed_c10d import Backend as TorchBackend
 from ahbm.base.arrays import Flat
 from ahbm.errors import DistributedError, Site
 from ahbm.front.marshal import Member
+from ahbm.ranks.blame import call_origin
 from ahbm.ranks.groups import ProcessGroup as Members
 from ahbm.ranks.seat import Call
 from ahbm.ranks.ticket import Ticket
-from ahbm.torch import sparse
+from ahbm.torch import hazards, sparse
 from ahbm.torch.failures import as_torchs
 from ahbm.torch.place import Place
 from ahbm.torch.profile import recorded
+from ahbm.torch.rules import Rules, ruled
 from ahbm.torch.tensors import flat, reduction, same, scaled, sized
 from ahbm.torch.work import Work
 
@@ -43,6 +46,18 @@ class State:
     """Between start and end of coalescing: the handle of all operations."""
     estimate: list[float] | None = None
     """While times are estimated: microseconds of each operation."""
+    rules: Rules | None = None
+    """The rules of the backend that the script has asked for."""
+    backend: str = ""
+    """By these rules, the backend of the latest call."""
+    store: Any = None
+    """torch's store, where the ranks are processes."""
+    devices: set[int] = field(default_factory=set)
+    """Those of this rank that the group's calls have used."""
+    own: dict[str, list[Tensor]] = field(default_factory=dict)
+    """Of the batch, what this rank sends to itself and receives from itself."""
+    tags: dict[tuple[str, int], tuple[int, str]] = field(default_factory=dict)
+    """By direction and peer, the latest tag that nccl ignores, and where."""
 
 
 class Collectives:
@@ -67,11 +82,19 @@ class Collectives:
         request = call.terms.request
         if request.kind.rooted:
             self._in_group(request.root, f"{request.collective}: root")
-        self._state.sequence += 1
-        if self._state.estimate is not None:
-            self._state.estimate.append(self._place.estimate(call))
-        else:
-            work.tickets.append(self._place.submit(call))
+        state, place = self._state, self._place
+        state.sequence += 1
+        if state.estimate is not None:
+            state.estimate.append(place.estimate(call))
+            return
+        if state.backend == "nccl":
+            paired = call.kind in ("send", "recv")
+            call.style = ("alone" if state.batch is None else "batch") if paired else "collective"
+        seen = hazards.versions(call) if place.watches else ()
+        ticket = place.submit(call)
+        work.tickets.append(ticket)
+        if seen:
+            hazards.watch(work, call, ticket, seen)
 
     def _work(self, tensors: Sequence[Tensor]) -> Work:
         batch = self._state.batch
@@ -96,6 +119,7 @@ class Collectives:
     # Reductions
 
     @recorded
+    @ruled
     def allreduce(self, tensors: Sequence[Tensor], opts: Any = None) -> Work:
         """Every tensor becomes the reduction over all ranks."""
         opts = opts or dist.AllreduceOptions()
@@ -127,11 +151,13 @@ class Collectives:
         self._place.unfinished[work] = None
 
     @recorded
+    @ruled
     def allreduce_coalesced(self, tensors: Sequence[Tensor], opts: Any = None) -> Work:
         """`allreduce` of each."""
         return self.allreduce(tensors, opts)
 
     @recorded
+    @ruled
     def reduce(self, tensors: Sequence[Tensor], opts: Any = None) -> Work:
         """The root's tensor becomes the reduction over all ranks."""
         opts = opts or dist.ReduceOptions()
@@ -142,6 +168,7 @@ class Collectives:
         return work
 
     @recorded
+    @ruled
     def reduce_scatter(
         self, output_tensors: Sequence[Tensor], input_tensors: Sequence[Sequence[Tensor]], opts: Any = None
     ) -> Work:
@@ -152,6 +179,7 @@ class Collectives:
         return work
 
     @recorded
+    @ruled
     def reduce_scatter_single(self, output: Tensor, input: Tensor, opts: Any = None) -> Work:
         """`output` becomes the reduction over all ranks of this rank's chunk of `input`."""
         work = self._work([output])
@@ -161,6 +189,7 @@ class Collectives:
     _reduce_scatter_base = reduce_scatter_single
 
     @recorded
+    @ruled
     def reduce_scatter_single_coalesced(
         self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None
     ) -> Work:
@@ -195,6 +224,7 @@ class Collectives:
     # Movements
 
     @recorded
+    @ruled
     def broadcast(self, tensors: Sequence[Tensor], opts: Any = None) -> Work:
         """Every tensor becomes the root's."""
         opts = opts or dist.BroadcastOptions()
@@ -204,6 +234,7 @@ class Collectives:
         return work
 
     @recorded
+    @ruled
     def allgather(
         self, output_tensors: Sequence[Sequence[Tensor]], input_tensors: Sequence[Tensor], opts: Any = None
     ) -> Work:
@@ -214,6 +245,7 @@ class Collectives:
         return work
 
     @recorded
+    @ruled
     def allgather_coalesced(
         self, output_lists: Sequence[Sequence[Tensor]], input_list: Sequence[Tensor], opts: Any = None
     ) -> Work:
@@ -224,6 +256,7 @@ class Collectives:
         return work
 
     @recorded
+    @ruled
     def all_gather_single(self, output: Tensor, input: Tensor, opts: Any = None) -> Work:
         """`output` becomes all ranks' `input`, one after the other."""
         work = self._work([output])
@@ -233,6 +266,7 @@ class Collectives:
     _allgather_base = all_gather_single
 
     @recorded
+    @ruled
     def all_gather_single_coalesced(
         self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None
     ) -> Work:
@@ -262,6 +296,7 @@ class Collectives:
         self._issue(work, calls.all_gather(outs, x) if root is None else calls.gather(outs, x, root))
 
     @recorded
+    @ruled
     def gather(
         self, output_tensors: Sequence[Sequence[Tensor]], input_tensors: Sequence[Tensor], opts: Any = None
     ) -> Work:
@@ -274,6 +309,7 @@ class Collectives:
         return work
 
     @recorded
+    @ruled
     def gather_single(self, output: Tensor, input: Tensor, opts: Any = None) -> Work:
         """The root's `output` becomes all ranks' `input`, one after the other."""
         opts = opts or dist.GatherOptions()
@@ -288,6 +324,7 @@ class Collectives:
     gather_into_tensor = gather_single
 
     @recorded
+    @ruled
     def scatter(
         self, output_tensors: Sequence[Tensor], input_tensors: Sequence[Sequence[Tensor]], opts: Any = None
     ) -> Work:
@@ -306,6 +343,7 @@ class Collectives:
         return work
 
     @recorded
+    @ruled
     def alltoall(self, output_tensors: Sequence[Tensor], input_tensors: Sequence[Tensor], opts: Any = None) -> Work:
         """`output_tensors[j]` becomes what rank j has at this rank's position of `input_tensors`, of whatever size."""
         work = self._work(output_tensors)
@@ -315,6 +353,7 @@ class Collectives:
         return work
 
     @recorded
+    @ruled
     def all_to_all_single(
         self,
         output: Tensor,
@@ -346,20 +385,25 @@ class Collectives:
     # Point to point and the rest
 
     @recorded
+    @ruled
     def send(self, tensors: Sequence[Tensor], dst: int, tag: int = 0) -> Work:
         """Sends to group rank `dst`."""
-        self._another(dst, "dst")
+        if self._to_itself(dst, "dst"):
+            return self._own(tensors, "sends")
         work, x = self._work(tensors), flat(tensors[0])
-        self._issue(work, self._calls.send(x, self.members.ranks[dst], tag))
+        self._issue(work, self._calls.send(x, self.members.ranks[dst], self._tag("to", dst, tag)))
         return work
 
     @recorded
+    @ruled
     def recv(self, tensors: Sequence[Tensor], src: int, tag: int = 0) -> Work:
         """Receives from group rank `src`."""
-        self._another(src, "src")
-        return self._recv(tensors, src, tag)
+        if self._to_itself(src, "src"):
+            return self._own(tensors, "receives")
+        return self._recv(tensors, src, self._tag("from", src, tag))
 
     @recorded
+    @ruled
     def recv_anysource(self, tensors: Sequence[Tensor], tag: int = 0) -> Work:
         """Receives from whoever sends; `Work.source_rank` tells who did."""
         return self._recv(tensors, None, tag)
@@ -369,17 +413,73 @@ class Collectives:
         self._issue(work, self._calls.recv(x, None if src is None else self.members.ranks[src], tag))
         return work
 
-    def _another(self, peer: int, what: str) -> None:
+    def _tag(self, way: str, peer: int, tag: int) -> int:
+        """The tag by which a message finds its other side; nccl has none."""
+        state = self._state
+        if state.backend != "nccl":
+            return tag
+        if tag or state.tags:
+            before = state.tags.get((way, peer))
+            state.tags[way, peer] = (tag, call_origin())
+            if before is not None and before[0] != tag:
+                hazards.say(
+                    self._place,
+                    f"nccl ignores tags: tag {before[0]} [{before[1]}] and tag {tag} [{call_origin()}] {way} rank "
+                    f"{self.members.ranks[peer]}; what is sent first is received first",
+                    "tags",
+                )
+        return 0
+
+    def _to_itself(self, peer: int, what: str) -> bool:
+        """Whether `peer` is this rank, which a batch may send to, as nccl's groups of calls may."""
         self._in_group(peer, what)
-        if peer == self._me():
-            raise DistributedError("AHBM-X131", f"{what}={peer} is this rank itself", hint="copy the tensor instead")
+        if peer != self._me():
+            return False
+        if self._state.batch is None:
+            raise DistributedError(
+                "AHBM-X131",
+                f"{what}={peer} is this rank itself",
+                hint="copy the tensor instead, or put the send and its receive into one dist.batch_isend_irecv",
+            )
+        return True
+
+    def _own(self, tensors: Sequence[Tensor], side: str) -> Work:
+        """A message of this rank to itself, of the batch that is open: it moves when the batch ends."""
+        work = self._work(tensors if side == "receives" else [])
+        self._state.own.setdefault(side, []).append(tensors[0])
+        return work
+
+    def _move_own(self) -> None:
+        own, self._state.own = self._state.own, {}
+        sends, receives = own.get("sends", []), own.get("receives", [])
+        if len(sends) != len(receives):
+            message = f"a batch with {len(sends)} sends of this rank to itself and {len(receives)} receives"
+            raise DistributedError("AHBM-X131", message, hint="each send needs its receive in the same batch")
+        for x, to in zip(sends, receives, strict=True):
+            same([flat(x), flat(to)], "a send of this rank to itself")
+            sized(flat(to), x.numel(), "a send of this rank to itself: the receive")
+            self._place.settle_writes(flat(x))
+        with torch.no_grad():
+            for to, values in zip(receives, [x.detach().clone() for x in sends], strict=True):
+                to.copy_(values.view(to.shape))
 
     @recorded
+    @ruled
     def barrier(self, opts: Any = None) -> Work:
         """Ends when all ranks have called."""
         work = self._work([])
         self._issue(work, self._calls.barrier())
         return work
+
+    def agree_on_group(self, ranks: tuple[int, ...]) -> None:
+        """Ends when all ranks call with the same `ranks`, a group that is to be made; the simulated clock stands still.
+        Raises DistributedError (AHBM-X110) on all of them where they differ."""
+        place = self._place
+        if self.members.size() > 1 and place.agrees:
+            ticket = place.seat.submit(place.rank, self._calls.agreement(ranks))
+            place.settle(ticket)
+            if ticket.error is not None:
+                raise as_torchs(ticket.error) if isinstance(ticket.error, DistributedError) else ticket.error
 
     def agree(self, what: str) -> None:
         """A barrier that fails on all ranks (AHBM-X110) unless all agree on `what` at this point."""
@@ -390,6 +490,8 @@ class Collectives:
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
         """A barrier after whose timeout (a timedelta, seconds, or None: the group's) rank 0 names the missing ranks, in
         torch's words: all with `wait_all_ranks`, otherwise the first. Raises AHBM-X122 on every rank that has come."""
+        if self._state.rules is not None:
+            self._state.rules.enter(self, "monitored_barrier", ())
         limit = self._state.timeout if timeout is None else timeout
         seconds = limit.total_seconds() if isinstance(limit, timedelta) else limit
         work = self._work([])
@@ -425,6 +527,8 @@ class Collectives:
     def end_coalescing(self, device: Any = None) -> Work:
         """One handle for all calls since `start_coalescing`."""
         batch, self._state.batch = self._state.batch, None
+        if self._state.own:
+            self._move_own()
         return Work(self._place, self.members, [], self._state.timeout) if batch is None else batch
 
     _start_coalescing = start_coalescing

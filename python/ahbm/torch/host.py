@@ -327,9 +327,11 @@ class Host:
                 raise FormatError("AHBM-F170", f"a message between ranks asks for {sum(receives)} elements")
             sends = tuple(int(n) for n in facts["sends"])
             buffer = Exchange(buffer, self._rooms.take(sum(receives), storage, take), sends, receives)
-        return Call(
+        call = Call(
             str(facts["kind"]), group, agreed, buffer, _kept, facts["peer"], give, take, decoded_why(facts["why"])
         )
+        call.style = str(facts["style"])
+        return call
 
     def _submit(self, served: Served, facts: dict[str, Any], length: int) -> None:
         call, number = self._call(facts), int(facts["ticket"])

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ahbm.base.arrays import Hollow
+from ahbm.base.arrays import Flat, Hollow
 from ahbm.errors import DistributedError, UnsupportedError
 from ahbm.ranks.claims import Claims
 from ahbm.ranks.groups import ProcessGroup as Members
 from ahbm.ranks.seat import Call, Seat
 from ahbm.ranks.selection import Selection
 from ahbm.ranks.ticket import Ticket
+from ahbm.torch import hazards
 from ahbm.torch.compute import Stopwatch, usual
 from ahbm.torch.failures import as_torchs
 
@@ -32,6 +34,10 @@ devices = [False]
 class Place:
     """One rank of one world; ranks are numbered from 0 in the order of `ranks`."""
 
+    apart = False
+    """Whether the other ranks are processes."""
+    agrees = True
+    """Whether there are other ranks to agree with."""
     eager_futures = False
     """Whether to wait where a future is asked for: nobody else runs while this rank's thread blocks on one."""
 
@@ -53,6 +59,16 @@ class Place:
         """Where the rank's calls are written down, if anybody reads it."""
         self._issued: dict[Ticket, Any] = {}
         """Where there are devices, the calls that the rank has not waited for, and where they are written down."""
+        self.asked: str | None = None
+        """The backend that the script has asked for, of its default group; None: this one."""
+        self.store: Any = None
+        """torch's store, where the ranks are processes."""
+        self.open: dict[int, Any] = {}
+        """The handles that nobody has waited for; see `hazards`."""
+        self.issued = 0
+        """Handles so far."""
+        self.watches = os.environ.get("AHBM_LENIENT") != "1"
+        """Whether tensors are looked at that are written too early."""
         self.unfinished: dict[Work, None] = {}
         """The handles that have something left to do with the results of their operations."""
         self.keeper: Any = None
@@ -128,12 +144,22 @@ class Place:
         for ticket in list(self._issued):
             self.wait(ticket, None)
         self.finish()
+        if self.open:
+            hazards.settled_all(self)
 
     def finish(self) -> None:
         """Finishes what has ended."""
         for work in list(self.unfinished):
             if work.is_completed():
                 self.unfinished.pop(work, None)
+
+    def settle_writes(self, x: Flat) -> None:
+        """Blocks until the rank's calls under way that write memory of `x` have ended."""
+        start, end = x.span
+        for ticket, (low, high) in list(self.claims.open.items()):
+            touches = ticket.touches
+            if low < end and start < high and touches is not None and touches.writes:
+                self.settle(ticket)
 
     def _compute(self) -> None:
         if ps := self._computing.ps():
@@ -181,6 +207,9 @@ class Place:
     def abort(self) -> None:
         """Stops the world with an error."""
         self.closed = True
+
+    def fail(self, error: DistributedError) -> None:
+        """All ranks get `error`."""
 
 
 class ThreadPlace(Place):

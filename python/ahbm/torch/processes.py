@@ -30,6 +30,8 @@ KEY = "ahbm"
 class ProcessPlace(Place):
     """A rank that is a process."""
 
+    apart = True
+
     def __init__(
         self, end: Host | Remote, seat: Seat, rank: int, ranks: Sequence[int], emulator: Callable[[], Emulator]
     ) -> None:
@@ -54,6 +56,11 @@ class ProcessPlace(Place):
         super().abort()
         if self._end is not None:
             self._end.abort(DistributedError("AHBM-X124", f"rank {self.rank} aborted its process group"))
+
+    def fail(self, error: DistributedError) -> None:
+        """See `Place`."""
+        if self._end is not None:
+            self._end.abort(error)
 
 
 def _sentence(error: BaseException) -> str:

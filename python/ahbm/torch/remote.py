@@ -105,12 +105,12 @@ class Remote:
         with self._lock:
             if self._failure is not None:
                 raise clone(self._failure)
-            ticket = Ticket(rank, self._calls, touches=call.touches)
+            ticket = Ticket(rank, self._calls, call_origin(), touches=call.touches)
             self._calls += 1
             self._open[ticket.call] = (ticket, call)
         steps, self._steps = self._steps, []
         facts = {"ticket": ticket.call, **self._facts(call), "steps": steps}
-        facts |= {"clock_ps": self._clock_ps, "origin": call_origin()}
+        facts |= {"clock_ps": self._clock_ps, "origin": ticket.origin}
         facts |= {"to": self._address(call.target[call.take or slice(None)])}
         facts |= {"after": [each.call for each in call.after]}
         if not call.after:
@@ -265,6 +265,7 @@ class Remote:
             "choice": encoded(call.terms.choice),
             "why": encoded_why(call.why),
             "peer": call.peer,
+            "style": call.style,
             "size": call.source.size,
             "sends": call.buffer.sends if exchange else (),
             "receives": call.buffer.receives if exchange else (),

@@ -13,6 +13,7 @@ import torch.distributed as dist
 from ahbm.errors import DistributedError
 from ahbm.ranks.groups import ProcessGroup as Members
 from ahbm.ranks.ticket import Ticket
+from ahbm.torch import hazards
 from ahbm.torch.failures import as_torchs
 from ahbm.torch.place import Place
 
@@ -35,8 +36,8 @@ class Work(dist.Work):
         self, place: Place, members: Members, tensors: Sequence[torch.Tensor], timeout: timedelta | None
     ) -> None:
         super().__init__()
-        self._place = place
-        self._members = members
+        self.place = self._place = place
+        self.members = self._members = members
         self.tensors = list(tensors)
         """The tensors that the operations write to."""
         self._timeout = timeout
@@ -45,6 +46,12 @@ class Work(dist.Work):
         self.completions: list[Callable[[], object]] = []
         """What is left to do with the results of the operations before anyone sees the tensors."""
         self._future: torch.futures.Future[Any] | None = None
+        self.watched: list[Any] = []
+        """The tensors of its operations and what is known of them; see `hazards`."""
+        self.serial = -1
+        """Its number among the handles of its rank."""
+        self.is_paired = False
+        """Whether its operations are sends and receives."""
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Blocks until all has ended; returns True. Raises what an operation raised, AHBM-X122 after the timeout."""
@@ -54,6 +61,8 @@ class Work(dist.Work):
         self._complete()
         if self._place.unfinished:  # earlier ones of the group have ended, too
             self._place.finish()
+        if self.watched:
+            hazards.settled(self)
         return True
 
     def is_completed(self) -> bool:
@@ -61,6 +70,8 @@ class Work(dist.Work):
         done = all(ticket.done for ticket in self.tickets)
         if done:
             self._complete()
+            if self.watched:
+                hazards.settled(self)
         return done
 
     def _complete(self) -> None:
@@ -103,6 +114,8 @@ class Work(dist.Work):
     def get_future(self) -> torch.futures.Future[Any]:
         """A future whose value is the list of output tensors."""
         if self._future is None:
+            if self.watched:
+                hazards.dropped(self)
             if self._place.eager_futures or torch._C._current_graph_task_id() >= 0:
                 for ticket in self.tickets:
                     self._place.settle(ticket)

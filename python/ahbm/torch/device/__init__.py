@@ -10,6 +10,7 @@ and `compiled`; kernels that the host has not, in `precision` and `gpu_only`; `n
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
 from typing import Any
 
@@ -22,6 +23,7 @@ def install(devices: int, asked: dict[Any, str]) -> Any:
     from ahbm.torch import backend, cuda, place
     from ahbm.torch.device import (
         answer,
+        checks,
         compiled,
         files,
         graphs,
@@ -41,9 +43,10 @@ def install(devices: int, asked: dict[Any, str]) -> Any:
         world,
     )
 
+    more = "; --device cuda:8 gives eight" if devices == 1 and "LOCAL_WORLD_SIZE" not in os.environ else ""
     notice(
         f"{devices} cuda device{'s' * (devices != 1)} that {'is' if devices == 1 else 'are'} not there: tensors are in "
-        "host memory, times are simulated"
+        f"host memory, times are simulated{more}"
     )
     world.refuse_hosts()
     world.environment(devices)
@@ -71,6 +74,7 @@ def install(devices: int, asked: dict[Any, str]) -> Any:
     scratch.install()
     if fake is not None:
         files.install_storages()
+    checks.install()
     cuda.answer_as_asked(asked)
     backend.OWN_MODES[0] = 1
     answer.install()

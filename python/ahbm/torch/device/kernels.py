@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ahbm.torch.device import marks, memory, precision, scratch, sizes, uniform, values, world
+from ahbm.torch.device import checks, marks, memory, precision, scratch, sizes, uniform, values, world
 from ahbm.torch.device.meter import Meter, counting
 from ahbm.torch.device.touched import whole
 
@@ -112,15 +112,19 @@ class Kernels(TorchDispatchMode):
         graph = placing.graph
         if graph is not None:
             graph.before(known, args, kwargs, given, index)
-        before, hollow = None, False
+        before, mixed, hollow = None, False, False
         for x in given:
             found = marks.where(x)
-            if found is not None and (before is None or x.dim()):
-                before = found
+            if found != before:
+                mixed = mixed or x is not given[0]
+                if found is not None and (before is None or x.dim()):
+                    before = found
             hollow = hollow or type(x) is FakeTensor
         if known.asks and hollow:
             self.meter.synchronize()
             return world.ask(func, args, given)
+        if (mixed or known.takes_lengths) and before is not None:
+            checks.check(known, given)
         if known.moves and known.overwrites and before is not None:  # what is written stays where it is
             index = marks.where(given[0])
             index = -1 if index is None else index
@@ -151,6 +155,9 @@ class Kernels(TorchDispatchMode):
             index = None
         placing.latest = before if index is None else index
         if index is None and before is None:
+            # What C++ puts on the device of another tensor is on the device where that is.
+            if given and checks.on[0] and not known.is_view and not (known.moves and "device" in kwargs):
+                checks.passed_on(given, out)
             return out
         if index is not None and not known.is_view:
             counts = not (known.fuses and scratch.passing(known.name, out))
@@ -223,6 +230,10 @@ class Kind:
         self.name = name
         self.on_host = _ON_HOST.get(name, ())
         self.is_call = schema.name.partition("::")[0] in CALLS
+        self.takes_lengths = name == "_pack_padded_sequence"
+        """Whether an operand has to be the host's."""
+        self.is_aten = schema.name.startswith("aten::")
+        self._operands: list[str] = [a.name for a in schema.arguments if "Tensor" in str(a.type)]
         self.is_quiet = self.is_view or name in _QUIET or self.is_call or schema.name.startswith("prim::")
         self.synchronizes = name in _SYNCHRONIZING
         self.asks = name in ("_local_scalar_dense", "item", "equal", "is_nonzero", "allclose")
@@ -249,6 +260,10 @@ class Kind:
             and has(func.name(), key.CompositeImplicitAutograd)
             and not has(func.name(), key.CPU)
         )
+
+    def operand(self, at: int) -> str:
+        """The name of the operand that has the tensor number `at`; of lists, the last one has all that are left."""
+        return self._operands[min(at, len(self._operands) - 1)]
 
 
 @lru_cache(4096)

@@ -14,7 +14,7 @@ import torch
 from torch.jit import _builtins as builtins
 from torch.utils import _device as defaults
 
-from ahbm.torch.device import marks, streams, typed
+from ahbm.torch.device import checks, marks, streams, typed
 from ahbm.torch.device.kernels import _FAKE, _active, _graph_task, placing
 from ahbm.torch.device.meter import meter
 
@@ -46,7 +46,7 @@ def _places(make: Callable[..., Any]) -> Callable[..., Any]:
             if of_nothing and _graph_task() >= 0:  # by a backward function of the script's own
                 return placed(make, args, kw, _HOST)
             # A device by default is a mode of torch's, which asks below: see `_default`.
-            return make(*args, **kw)
+            return checks.hosted(make(*args, **kw))
         return placed(make, args, kw, device)
 
     return factory
@@ -76,7 +76,7 @@ def placed(make: Callable[..., Any], args: Any, kw: dict[str, Any], device: Any)
         if at is not None and not (isinstance(data, torch.Tensor) and marks.where(data) is not None):
             streams.synchronized()
             meter.copy("_to_copy", out.nbytes)
-    return out
+    return out if index is not None else checks.hosted(out)
 
 
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
@@ -127,6 +127,12 @@ def _host(device: Any) -> Any:
     return device if marks.index_of(device) is None else _HOST
 
 
+def _return_gradients(copied: Any, index: int | None) -> None:
+    """The gradient of what was copied is where that is, not where the copy is."""
+    device = _HOST if index is None else torch.device(marks.KIND, index)
+    copied.register_hook(lambda grads, _: tuple(grad if grad is None else grad.to(device) for grad in grads))
+
+
 def install() -> None:
     """Puts all this in torch's place."""
     tensor: Any = torch.Tensor
@@ -146,7 +152,10 @@ def install() -> None:
             placing.to = before
         if not marks.on_host(out) and not marks.parts(out):
             return out
-        return marks.put(out, index)
+        if out.grad_fn is not None:
+            _return_gradients(out.grad_fn, marks.where(x))
+        marks.put(out, index)
+        return out if index is not None else checks.hosted(out)
 
     tensor.to = to
     tensor.cuda = lambda x, device=None, non_blocking=False, memory_format=torch.preserve_format: to(
