@@ -19,7 +19,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from ahbm.torch.device import kernels, marks, native, streams
+from ahbm.torch.device import kernels, marks, native, streams, values
 from ahbm.torch.device.meter import Work, meter
 from ahbm.torch.replacing import replace
 
@@ -71,6 +71,8 @@ class Recording:
         self._before: dict[int, tuple[Any, Any]] = {}
         self._chance = torch.default_generator.get_state()
         self._open: _Operation | None = None
+        self._hollow: list[StorageWeakRef] = []
+        """Storages without data that a replay writes."""
 
     def before(self, known: Any, args: Any, kwargs: Any, given: list[torch.Tensor], to: int | None) -> None:
         """An operation is about to run. Raises torch.AcceleratorError where the host would wait for it."""
@@ -125,6 +127,11 @@ class Recording:
         if known.is_view or not (results or any(marks.where(x) is not None for x in given)):
             return
         if any(isinstance(x, FakeTensor) for x in (*results, *given)):
+            for x in (*results, *kernels.written(known, args, kwargs, given)):
+                held = marks.storage(x)
+                if held is not None:
+                    values.forget(held)
+                    self._hollow.append(StorageWeakRef(held))
             calls = known.is_call
             self._open = _Operation(func, args if calls else (), kwargs if calls else {}, [], not calls, calls)
             self.operations.append(self._open)
@@ -172,6 +179,9 @@ class Recording:
 
     def replay(self) -> None:
         """Does all again."""
+        for weak in self._hollow:
+            if not weak.expired():
+                values.forget(torch.UntypedStorage._new_with_weak_ptr(weak.cdata))
         held = dict(self._kept)
         for operation in self.operations:
             if operation.func is not None and not (operation.quiet and not operation.made):

@@ -130,7 +130,12 @@ def drop(x: Any) -> None:
     """What a tensor holds is no longer known."""
     held = marks.storage(x)
     if held is not None:
-        held.__dict__.pop(_DATA, None)
+        forget(held)
+
+
+def forget(held: Any) -> None:
+    """What a storage holds is no longer known."""
+    held.__dict__.pop(_DATA, None)
 
 
 def hollowed(mode: Any, found: torch.Tensor) -> Any:
