@@ -44,7 +44,8 @@ torch-libraries: $(TORCH)/.testing
 	$(STEP) "libraries on torch, on gloo and on ahbm" $(TORCH)/bin/python tests/torch_acceptance/libraries.py
 
 torch-scripts: $(TORCH)/.testing
-	$(STEP) "scripts for GPUs, on devices that are not there" $(TORCH)/bin/python tests/torch_acceptance/scripts.py --quick ddp fsdp2 tensor_parallel multigpu_torchrun
+	$(STEP) "scripts for GPUs, on devices that are not there" $(TORCH)/bin/python tests/torch_acceptance/scripts.py --quick \
+		ddp fsdp2 tensor_parallel multigpu_torchrun imagenet word_language_model dlrm moe data_parallel
 
 # The lints that need nothing built.
 style: $(VENV)/.linting

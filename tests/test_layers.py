@@ -51,6 +51,16 @@ HARMLESS = {
             "runs.traces",
         }
     ): "a report is asked to look into its run and for what would be quicker, which runs",
+    frozenset(
+        {
+            "torch.device.files",
+            "torch.device.kernels",
+            "torch.device.sizes",
+            "torch.device.uniform",
+            "torch.device.values",
+            "torch.device.world",
+        }
+    ): "what a script asks of a tensor without data is computed by operations, which have tensors without data",
 }
 """Modules that import each other, and why that is no harm."""
 CRATES = [

@@ -82,6 +82,7 @@ SMALL = {
         constants={"CASES": [("mesh 2x2", *MESH, 1.0)], "NAMED": NAMED, "AUTO": (TORUS,), "REPEATS": 1}
     ),
     "benches/torch_gloo.py": Small(needs=TORCH, only_imported=OF_PROCESSES),
+    "benches/torch_names.py": Small(needs=TORCH, only_imported="`torch_backend/test_no_leak.py` runs a part of it"),
     "benches/torch_overhead.py": Small(needs=TORCH, only_imported="it keeps every processor busy"),
     "benches/views.py": Small(
         constants={"LARGE": ("-a", "ring_allreduce", "-t", "default"), "SLICED": 2, "RUNS": 1},
@@ -94,6 +95,7 @@ SMALL = {
     "scripts/changed_crates.py": Small(("HEAD",)),
     "scripts/stubs.py": Small(needs=("mypy",), only_imported="the gate runs it"),
     "scripts/errors.py": Small(("--check",)),
+    "scripts/memory.py": Small(only_imported=OF_TABLES),
     "scripts/mutants.py": Small(("--list",)),
     "scripts/needs.py": Small(("build", "test")),
     "scripts/pictures.py": Small(("--check",)),

@@ -19,6 +19,8 @@ sys.path.append(str(HERE.parent / "torch_backend"))
 
 import jobs
 
+from ahbm.base.words import lasts
+
 SCRIPTS: dict[str, tuple[int, list[str]]] = {
     "ddp": (2, ["ddp.py"]),
     "fsdp2": (2, ["fsdp2.py"]),
@@ -121,7 +123,7 @@ def tried(name: str, quick: bool) -> bool:
         if answer.exists():
             found = json.loads(answer.read_text())
             memory = max(found["memory_peak_bytes"]) / 2**20
-            step = f"{found['step_ns'] / 1000:.2f} us, {memory:.2f} MiB"
+            step = f"{lasts(found['step_ns'])}, {memory:.2f} MiB"
         same = "-" if quick else "same bytes" if content(folders[0]) == content(folders[1]) else "DIFFERENT"
     ran = not any(codes) and bool(mine)
     equal = mine == theirs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,36 @@ def test_styles_of_public_scripts_run_unchanged(style: str, ranks: int, folder: 
     done = run("--device", "cuda:4", "--ranks", f"{ranks}", "--fake", script, style, str(folder))
     assert done.returncode == 0 and "all is there" in done.stdout, done.stderr
     assert "ahbm: fits:" in done.stderr
+
+
+PARALLEL = """\
+import os, torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+mesh = init_device_mesh("cuda", (4,))
+net = torch.nn.Sequential(torch.nn.LayerNorm(8), torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 8)).cuda()
+net = parallelize_module(net, mesh, {"0": SequenceParallel(), "1": ColwiseParallel(), "3": RowwiseParallel()})
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1, foreach=True)
+for _ in range(3):
+    net(torch.ones(4, 8, 8, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_functional_collectives_take_the_time_that_they_take_with_data(tmp_path: Path) -> None:
+    script = tmp_path / "parallel.py"
+    script.write_text(PARALLEL)
+    calls = []
+    for fake in ((), ("--fake",)):
+        env = {"AHBM_REPORT": str(tmp_path / f"{len(calls)}"), "AHBM_PAGE": "0"}
+        done = run("--device", "cuda:4", "--ranks", "4", *fake, str(script), **env)
+        assert done.returncode == 0, done.stderr
+        found = json.loads((tmp_path / f"{len(calls)}" / "answer.json").read_text())
+        calls.append([(line["line"], line["collective"], line["calls"], line["time_ns"]) for line in found["lines"]])
+    assert calls[0] == calls[1] and len(calls[0]) > 1
 
 
 SAVES = """\

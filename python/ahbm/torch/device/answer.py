@@ -52,7 +52,7 @@ SEARCHED = 100_000
 """Nodes up to which a job is tried with every algorithm."""
 SEARCHED_RANKS = 32
 """Ranks up to which it is: the search checks every algorithm, which takes half a minute of 64."""
-NOTHING = "the script gave the device nothing to do: no kernel and no call had a tensor on it"
+NOTHING = "the script gave the device nothing to do: there was no kernel and no call"
 MOST = 5
 """Changes that an answer names."""
 _met = [False]
@@ -117,7 +117,9 @@ def _alone() -> None:
         if busy:
             ending.answers()
     elif not (ending.children() or busy or meter.lanes is None) and os.environ.get("RANK", "0") == "0":
-        print(f"ahbm: no answer: {NOTHING}", file=sys.stderr)
+        held = fits.facts()
+        size = f"{fits.words([held])}; " if held["peak"] or held["failed"] else ""
+        print(f"ahbm: {size}no answer: {NOTHING}", file=sys.stderr)
     if not _met[0] and meter.kernels and meter.lanes is not None:
         Keeper(0, Path(tempfile.mkdtemp(prefix="ahbm-")), 1, places.options(None).sized(1)).ends()
 
@@ -181,7 +183,8 @@ class Keeper:
             return f"ahbm: what a step takes is not known: {who} left no journal, and what others did waits for theirs"
         ranks = [self.kept, *(Kept.load(self.folder / f"{rank}.json") for rank in others)]
         if not any(kept.nodes for kept in ranks):
-            return f"ahbm: no answer: {NOTHING}"
+            size = fits.words([kept.facts["memory"] for kept in ranks])
+            return f"ahbm: {size + '; ' if size else ''}no answer: {NOTHING}"
         how = ending.first([f"{kept.facts['how']}" for kept in ranks])
         numbers = common(ranks, self.limit)
         if not numbers and how not in ("", ending.ENOUGH) and len(ranks) > 1:

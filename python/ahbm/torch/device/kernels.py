@@ -137,7 +137,10 @@ class Kernels(TorchDispatchMode):
                 memory.refused(before if index is None else index, error)
                 out = precision.again(func, known, args, kwargs, given, error)
         elif known.is_call:
-            out = func(*args, **kwargs)
+            if hollow and func.namespace == "_c10d_functional":
+                out = uniform.functional(self.fake, func, known.name, args, kwargs, before)
+            else:
+                out = func(*args, **kwargs)
             uniform.called(known.name, args, out)
         elif (
             hollow
@@ -159,7 +162,7 @@ class Kernels(TorchDispatchMode):
             if given and checks.on[0] and not known.is_view and not (known.moves and "device" in kwargs):
                 checks.passed_on(given, out)
             return out
-        if index is not None and not known.is_view:
+        if index is not None and (not known.is_view or (hollow and given[0].layout in marks.SPARSE)):
             counts = not (known.fuses and scratch.passing(known.name, out))
             if type(out) in _PLAIN:
                 marks.put(out, index, counts=counts)

@@ -64,9 +64,9 @@ def storage(x: Any) -> Any:
 
 
 def members_of(x: Any) -> tuple[Any, ...]:
-    """The tensors that a sparse tensor consists of: its indices, and last its values."""
+    """The tensors that a sparse tensor consists of: its indices, and last its values; none where it has no data."""
     layout = x.layout
-    if layout not in _SPARSE or _is_meta(x):
+    if layout not in SPARSE or _is_meta(x) or isinstance(x, FakeTensor):  # whose own look at them would ask again
         return ()
     with torch.no_grad():
         if layout is torch.sparse_coo:
@@ -76,7 +76,7 @@ def members_of(x: Any) -> tuple[Any, ...]:
         return x.ccol_indices(), x.row_indices(), x.values()
 
 
-_SPARSE = {torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc}
+SPARSE = {torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc}
 
 
 def where(x: Any) -> int | None:
@@ -111,9 +111,12 @@ def put(x: Any, index: int | None, *, counts: bool = True) -> Any:
         for part in inner:
             put(part, index)
         return x
-    if x.layout in _SPARSE:
-        for part in members_of(x):
+    if x.layout in SPARSE:
+        members = members_of(x)
+        for part in members:
             put(part, index)
+        if not members:
+            setattr(x, _MARK, index)
         return x
     held = storage(x)
     if held is not None:

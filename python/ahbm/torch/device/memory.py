@@ -125,9 +125,10 @@ class Memory:
     def capacity(self) -> int:
         """Bytes that the device has."""
         if self._capacity is None:
-            from ahbm.torch.device.module import capacity
+            from ahbm.torch.device.machine import machine
+            from ahbm.torch.device.smi import memory_of
 
-            self._capacity = capacity()
+            self._capacity = memory_of(machine())
         return self._capacity
 
     def allocate(self, nbytes: int) -> Use:

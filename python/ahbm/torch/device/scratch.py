@@ -30,14 +30,14 @@ def take(index: int | None, name: str, args: Any) -> None:
         queries = args[1]
         held.scratch(4 * queries.numel() + 4 * queries.numel() // max(queries.shape[-1], 1))
     elif name == "convolution":
-        held.scratch(_turned(args[0]))
+        held.scratch(_channels_last(args[0]))
     elif name == "convolution_backward":
-        held.scratch(_turned(args[0]) + _turned(args[1]))
+        held.scratch(_channels_last(args[0]) + _channels_last(args[1]))
     else:
         held.library(GENERATION)
 
 
-def _turned(x: torch.Tensor) -> int:
+def _channels_last(x: torch.Tensor) -> int:
     """Bytes of a copy of an operand in channels_last, where cuDNN makes one."""
     if x.dim() not in (4, 5) or x.shape[1] == 1 or (x.dtype is torch.float32 and not torch.backends.cudnn.allow_tf32):
         return 0

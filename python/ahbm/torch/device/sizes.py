@@ -42,7 +42,7 @@ _ALWAYS = {"isfinite", "isreal", "all", "_is_all_true"}
 _NEVER = {"isnan", "isinf", "isposinf", "isneginf", "any", "_is_any_true"}
 _SELF = {"eq": True, "ne": False}
 """What a comparison of a tensor with itself gives: nothing is no number, and with infinity the opposite."""
-_told: dict[tuple[str, int], int] = {}
+_asked: dict[tuple[str, int], int] = {}
 
 
 def _say(what: str) -> None:
@@ -82,14 +82,14 @@ def truth() -> bool:
     while frame is not None and frame.f_globals.get("__name__", "").startswith(("torch", "ahbm")):
         frame = frame.f_back
     at = ("", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
-    count = _told[at] = _told.get(at, 0) + 1
+    count = _asked[at] = _asked.get(at, 0) + 1
     if count % PATIENCE == 0:
         notice(f"{os.path.basename(at[0])}:{at[1]} was told False {PATIENCE - 1} times and is told True once")
         return True
     return False
 
 
-def told(x: Any) -> torch.Tensor:
+def known_or_invented(x: Any) -> torch.Tensor:
     """The data that a script sees of a tensor without data: numbers are 1, truth values False."""
     make = torch._C._VariableFunctions
     with torch._C._DisableTorchDispatch():

@@ -9,7 +9,8 @@ import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 from torch._subclasses.fake_tensor import FakeTensor
 
-from ahbm.torch.device import values
+from ahbm.errors import UnsupportedError
+from ahbm.torch.device import marks, values
 
 
 def called(name: str, args: Any, out: Any) -> None:
@@ -34,6 +35,78 @@ def called(name: str, args: Any, out: Any) -> None:
             values.drop(target)
         else:
             values.attach(target, found.reshape(tuple(target.shape)).clone())
+
+
+def functional(mode: Any, func: Any, name: str, args: Any, kwargs: Any, index: int | None) -> Any:
+    """A functional collective of tensors without data on device `index`, of which torch only finds out the sizes: the
+    group performs it, in what it made."""
+    held = marks.storage(args[0]) if name in ("wait_tensor", "_wrap_tensor_autograd") else None
+    open_ = [] if held is None else held.__dict__.pop(_WORK, [])
+    if name == "wait_tensor":
+        for work in open_:
+            work.wait()
+    with values.Faking(mode):
+        out = func(*args, **kwargs)
+    if name in ("wait_tensor", "_wrap_tensor_autograd"):
+        if open_ and name != "wait_tensor":  # with data, it is the same memory
+            marks.storage(out).__dict__[_WORK] = open_
+        return out
+    issue = _ISSUES.get(name.removesuffix("_coalesced"))
+    if issue is None:
+        raise UnsupportedError("AHBM-U156", f"_c10d_functional::{name} under --fake", hint="run it with data")
+    group = _group(args)
+    many = isinstance(args[0], list | tuple)
+    for made, given in zip(out if many else [out], args[0] if many else [args[0]], strict=True):
+        work = issue(group, marks.put(made, index), given, args)
+        held = marks.storage(made)
+        if held is not None:
+            held.__dict__.setdefault(_WORK, []).append(work)
+    return out
+
+
+_WORK = "_ahbm_work"
+
+
+def _all_reduce(group: Any, made: Any, given: Any, args: Any) -> Any:
+    options = c10d.AllreduceOptions()
+    options.reduceOp = _reduce_op(args[1])
+    return group.allreduce([made], options)
+
+
+def _all_gather(group: Any, made: Any, given: Any, args: Any) -> Any:
+    return group._allgather_base(made, given)
+
+
+def _reduce_scatter(group: Any, made: Any, given: Any, args: Any) -> Any:
+    options = c10d.ReduceScatterOptions()
+    options.reduceOp = _reduce_op(args[1])
+    return group._reduce_scatter_base(made, given, options)
+
+
+def _all_to_all(group: Any, made: Any, given: Any, args: Any) -> Any:
+    return group.alltoall_base(made, given, *([int(n) for n in splits] for splits in args[1:3]))
+
+
+def _broadcast(group: Any, made: Any, given: Any, args: Any) -> Any:
+    options = c10d.BroadcastOptions()
+    options.rootRank = args[1]
+    return group.broadcast([made], options)
+
+
+_ISSUES = {
+    "all_reduce": _all_reduce,
+    "all_reduce_": _all_reduce,
+    "all_gather_into_tensor": _all_gather,
+    "all_gather_into_tensor_out": _all_gather,
+    "reduce_scatter_tensor": _reduce_scatter,
+    "all_to_all_single": _all_to_all,
+    "broadcast": _broadcast,
+    "broadcast_": _broadcast,
+}
+
+
+def _reduce_op(name: str) -> Any:
+    return getattr(dist.ReduceOp, {"prod": "PRODUCT"}.get(name.lower(), name.upper()))
 
 
 def _group(args: Any) -> Any:

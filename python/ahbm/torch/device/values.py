@@ -189,7 +189,7 @@ def shown(x: Any) -> torch.Tensor:
     from ahbm.torch.device import sizes
 
     found = data(x)
-    return found if found is not None else sizes.told(x)
+    return found if found is not None else sizes.known_or_invented(x)
 
 
 def _read(x: Any) -> torch.Tensor:
