@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ahbm._core import is_pytorch_trace
+from ahbm._core import is_pytorch_trace, pytorch_traces
 from ahbm.base.load import load_bytes
 
 MOST_BYTES = 1 << 28
@@ -19,7 +17,6 @@ ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 Span = tuple[float, float]
 """Start and end."""
 LAUNCHES = ("cuda_runtime", "cuda_driver")
-_NUMBERED = re.compile(r"(?P<before>.*?)\d+(?P<behind>\D*)")
 
 
 @dataclass(frozen=True)
@@ -50,18 +47,8 @@ def recorded(path: str | Path, step: int | None) -> Recorded | None:
     they say nothing."""
     if not is_pytorch_trace(path):
         return None
-    found = [span for file in _files(Path(path)) if (span := _span(file, step)) is not None]
+    found = [span for file in pytorch_traces(path) if (span := _span(file, step)) is not None]
     return Recorded(tuple(end - start for start, end in found)) if found else None
-
-
-def _files(path: Path) -> Iterable[Path]:
-    if path.is_dir():
-        return [file for file in sorted(path.iterdir()) if file.is_file() and is_pytorch_trace(file)]
-    match = _NUMBERED.fullmatch(path.name)
-    if match is None:
-        return [path]
-    alike = re.compile(rf"{re.escape(match['before'])}\d+{re.escape(match['behind'])}")
-    return [file for file in sorted(path.parent.iterdir()) if alike.fullmatch(file.name) and is_pytorch_trace(file)]
 
 
 def _span(file: Path, step: int | None) -> Span | None:
@@ -91,6 +78,9 @@ def _spans(document: Any, step: int | None) -> list[Span]:
             launched[launch] = start
         elif kind == "user_annotation" and event.get("name") == f"ProfilerStep#{step}":
             within.append((start, start + took))
+    # What ran before the host's first call is not replayed: it was launched before the recording began.
+    began = min(launched.values(), default=float("-inf"))
+    activities = [(span, launch) for span, launch in activities if launch in launched or span[0] >= began]
     if step is None:
         return [span for span, _ in activities]
     return [

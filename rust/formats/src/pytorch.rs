@@ -34,7 +34,7 @@ use ahbm_plan::{Budget, Limit};
 use ahbm_workload::{Gather, Groups, Workload};
 use comms::note;
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use stream::Stream;
 
 /// The most that a node may take: eleven days, far below the end of simulated time.
@@ -95,25 +95,35 @@ impl Trace {
     }
 }
 
-/// Reads the job that `path` names: the file of a rank, whose name says which (`rank3_trace.json.gz`, `step.3.json`), and
-/// those of the other ranks beside it; or a folder of them. `groups` has the ranks of process groups that traces name
+/// The files of the job that `path` names, as [`read`] takes them.
+///
+/// # Errors
+/// As [`read`], as far as it finds files.
+pub fn files(path: &Path, options: &Options) -> Result<Vec<PathBuf>, Diagnostic> {
+    Ok(files::find(path, options)?.files.into_iter().map(|(_, file)| file).collect())
+}
+
+/// Reads the job that `path` names: the file of a rank, and those of the other ranks beside it, by their names
+/// (`rank3_trace.json.gz`, `step.3.json`) or else by the rank and the number of ranks that they state; or a folder of them. `groups` has the ranks of process groups that traces name
 /// without listing them.
 ///
 /// # Errors
 /// The table of this module; `AHBM-F136` a process group that lacks the rank, `AHBM-B201` to `B208` over budget.
 pub fn read(path: &Path, options: &Options, groups: Groups) -> Result<Workload, Vec<Diagnostic>> {
-    let (kind, found) = files::find(path, options).map_err(one)?;
+    let found = files::find(path, options).map_err(one)?;
     let mut usage = Usage::default();
     let mut traces = Vec::new();
-    for (named, path) in found {
+    for (named, path) in found.files {
         let shown = path.to_string_lossy().into_owned();
         let unreadable = |e: std::io::Error| one(files::unreadable(&path, &e));
         let size = fs::metadata(&path).map_err(unreadable)?.len();
         let file = File::open(&path).map_err(unreadable)?;
         let stream = Stream::new(&shown, file, size, options, &mut usage).map_err(one)?;
-        traces.push((named, shown.clone(), Trace::read(kind, &shown, stream).map_err(one)?));
+        traces.push((named, shown.clone(), Trace::read(found.kind, &shown, stream).map_err(one)?));
     }
-    job(&files::name_of(path), traces, options, groups)
+    let mut workload = job(&files::name_of(path), traces, options, groups)?;
+    workload.notes.extend(found.chosen.map(note));
+    Ok(workload)
 }
 
 /// Reads a job from memory: per rank its file name and its bytes.
@@ -157,7 +167,10 @@ fn job(
     ranked.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
     if let Some(pair) = ranked.windows(2).find(|pair| pair[0].0 == pair[1].0) {
         let finding = Diagnostic::new("AHBM-F185", format!("rank {} has several traces", pair[0].0));
-        return Err(one(finding.site("first", &*pair[0].1).site("second", &*pair[1].1)));
+        let finding = finding.site("first", &*pair[0].1).site("second", &*pair[1].1);
+        return Err(one(
+            finding.hint("keep the traces of one recording in a folder, or name a file with a time in its name")
+        ));
     }
     let highest = ranked.last().map_or(0, |(rank, ..)| rank.saturating_add(1));
     let world = ranked.iter().map(|(.., trace)| trace.world()).max().unwrap_or(0).max(highest);
@@ -171,12 +184,23 @@ fn job(
         let what = format!("all {world} ranks do what rank {} did: only its trace is there", ranked[0].0);
         gather.note(note(what));
     }
+    let mut cut = 0;
     for (rank, (_, file, trace)) in (0..).zip(&ranked) {
         let graph = match trace {
-            Trace::Kineto(recorded) => kineto::graph(&mut gather, rank, file, recorded, options)?,
+            Trace::Kineto(recorded) => {
+                let (graph, gone) = kineto::graph(&mut gather, rank, file, recorded, options)?;
+                cut += gone;
+                graph
+            }
             Trace::Host(hosted) => host::graph(&mut gather, rank, file, hosted)?,
         };
         gather.add(graph);
+    }
+    // Those of a step that is asked for are left out as those of other steps are.
+    if cut > 0 && options.step.is_none() {
+        let (them, their) = if cut == 1 { ("1 kernel is", "its") } else { (&*format!("{cut} kernels are"), "their") };
+        let what = format!("{them} left out: {their} launch is not in the recording, which began later");
+        gather.note(note(what).hint("--step takes a whole step; or start the profiler while the device is idle"));
     }
     if symmetric {
         options.budget.check(Limit::Steps, gather.nodes().saturating_mul(world.into())).map_err(one)?;
@@ -193,7 +217,9 @@ fn missing(ranked: &[(u32, String, Trace)], world: u32) -> Diagnostic {
     let what = format!("the job has {world} ranks; {} have no trace: {}{more}", lacking.len(), listed.join(", "));
     let finding = Diagnostic::new("AHBM-F185", what).site("the trace that is there", &*ranked[0].1);
     match ranked {
-        [(rank, ..)] => finding.hint(format!("record every rank; or --symmetric: the others do what rank {rank} does")),
+        [(rank, ..)] => finding.hint(format!(
+            "give the folder with the traces of all ranks; or --symmetric: the others do what rank {rank} does"
+        )),
         _ => finding.hint("record every rank, one file each, in one folder"),
     }
 }

@@ -40,6 +40,11 @@ pub(crate) fn scan(bytes: &[u8], budget: &Budget) -> Result<(), Diagnostic> {
 
 /// What the first key of the top level says that says something. The text may end anywhere.
 pub(crate) fn told<T>(bytes: &[u8], mut says: impl FnMut(&[u8]) -> Option<T>) -> Option<T> {
+    told_with(bytes, |key, _| says(key))
+}
+
+/// As [`told`], with what stands behind the key's colon.
+pub(crate) fn told_with<'a, T>(bytes: &'a [u8], mut says: impl FnMut(&[u8], &'a [u8]) -> Option<T>) -> Option<T> {
     let (mut depth, mut at) = (0usize, 0);
     while let Some(&byte) = bytes.get(at) {
         at += 1;
@@ -53,8 +58,8 @@ pub(crate) fn told<T>(bytes: &[u8], mut says: impl FnMut(&[u8]) -> Option<T>) ->
                 }
                 let text = bytes.get(start..at).unwrap_or_default();
                 at += 1;
-                let is_key = bytes[at.min(bytes.len())..].iter().find(|b| !b.is_ascii_whitespace()) == Some(&b':');
-                if let Some(told) = (depth == 1 && is_key).then(|| says(text)).flatten() {
+                let behind = bytes[at.min(bytes.len())..].trim_ascii_start().strip_prefix(b":");
+                if let Some(told) = behind.filter(|_| depth == 1).and_then(|behind| says(text, behind)) {
                     return Some(told);
                 }
             }

@@ -125,5 +125,5 @@ mod _core {
     #[pymodule_export]
     use super::tl::Tl;
     #[pymodule_export]
-    use super::workload::{Replayed, Workload, is_pytorch_trace, trace_sort};
+    use super::workload::{Replayed, Workload, is_pytorch_trace, pytorch_traces, trace_sort};
 }

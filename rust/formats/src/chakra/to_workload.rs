@@ -159,10 +159,18 @@ fn rank_of(
         ids = nodes.iter().map(|node| node.id).collect();
         ids.sort_unstable();
     }
+    let (mut communicates, mut half) = (false, None);
     for node in nodes {
         let reader = Reader { rank, file: &file, node: &node, ids: &ids };
-        let work = reader.work(gather, &mut builder)?;
         let ps = reader.ps().map_err(one)?;
+        let lacking = reader.half().map_err(one)?;
+        let work = match lacking {
+            None => reader.work(gather, &mut builder)?,
+            Some(_) if ps == 0 => Work::Nothing,
+            Some(_) => Work::Compute(Kernel::default()),
+        };
+        communicates |= matches!(work, Work::Call(_) | Work::Send(_) | Work::Recv(_));
+        half = half.or_else(|| lacking.map(|name| reader.wrong(name, "is missing")));
         let cpu = reader.flag("is_cpu_op").map_err(one)?.unwrap_or(false);
         let stream = reader.typed("stream", Node::whole).map_err(one)?.and_then(|n| u32::try_from(n).ok());
         let priority = reader.typed("comm_priority", Node::whole).map_err(one)?;
@@ -171,7 +179,10 @@ fn rank_of(
         let made = made.stream(stream).priority(priority).after(&node.ctrl_deps).after(&node.data_deps);
         builder.push(made);
     }
-    builder.finish(lenient)
+    match half.filter(|_| !communicates) {
+        Some(finding) => Err(one(finding.hint("no node of the rank's device says what it communicates"))),
+        None => builder.finish(lenient),
+    }
 }
 
 /// Takes the groups that metadata and METADATA nodes list, as PyTorch writes them: `[{"pg_name", "ranks"}, ...]`, where
@@ -261,6 +272,18 @@ impl Reader<'_> {
         } else {
             Err(self.wrong("duration", &format!("is {ns} ns")))
         }
+    }
+
+    /// The attribute that the host's half of a communication lacks: converters of what PyTorch recorded write the
+    /// operation of the host as a communication, too, and state what is communicated at the device's kernel alone.
+    fn half(&self) -> Result<Option<&'static str>, Diagnostic> {
+        let lacking = match self.node.kind {
+            NodeKind::Collective => "comm_type",
+            NodeKind::Send | NodeKind::Recv => "comm_size",
+            _ => return Ok(None),
+        };
+        let host = self.flag("is_cpu_op")?.unwrap_or(false);
+        Ok((host && self.number(lacking)?.is_none()).then_some(lacking))
     }
 
     fn work(&self, gather: &mut Gather, builder: &mut RankBuilder) -> Result<Work, Vec<Diagnostic>> {

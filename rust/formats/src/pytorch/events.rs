@@ -83,6 +83,8 @@ pub(super) struct Recorded {
     pub(super) groups: Vec<(String, Vec<u32>)>,
     pub(super) activities: Vec<Activity>,
     pub(super) host: Vec<HostEvent>,
+    /// Start of the first call of the runtime, and the lowest correlation of any: the runtime numbers its calls upwards.
+    pub(super) began: Option<(Clock, u64)>,
     pub(super) waits: Vec<StreamWait>,
     pub(super) steps: Vec<Step>,
     pub(super) names: IndexSet<Box<str>, FxBuildHasher>,
@@ -127,6 +129,10 @@ pub(super) fn read(file: &str, stream: Stream<'_>) -> Result<Recorded, Diagnosti
             .site("trace", file)
             .hint("record each rank in a process of its own"));
     }
+    let calls = recorded.host.iter().filter(|event| !matches!(event.doing, Doing::Issue(_)));
+    recorded.began = calls
+        .map(|event| (event.start, event.correlation.unwrap_or(u64::MAX)))
+        .reduce(|a, b| (a.0.min(b.0), a.1.min(b.1)));
     let launched: FxHashSet<u64> = recorded.activities.iter().filter_map(|activity| activity.correlation).collect();
     recorded.host.retain(|event| match event.doing {
         Doing::Call => event.correlation.is_some_and(|correlation| launched.contains(&correlation)),

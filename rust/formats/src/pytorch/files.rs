@@ -1,10 +1,12 @@
 //! Which files a path means: that of a rank and its siblings, or all in a folder.
 
-use super::Options;
-use crate::scan::told;
+use super::{Options, facts};
+use crate::scan::{told, told_with};
 use ahbm_findings::Diagnostic;
 use ahbm_plan::Limit;
 use ahbm_wire::load::load;
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -21,6 +23,12 @@ pub enum Kind {
 /// Bytes of a file, and of its text, that tell what it is.
 const LOOKED_AT: u64 = 64 << 10;
 
+/// Files of a folder that are asked which rank they are of.
+const ASKED: usize = 4096;
+
+/// Digits of a number that is a time: seconds since 1970 and finer.
+const DIGITS_OF_TIME: usize = 10;
+
 /// What a path names: a file by what stands at its beginning, a folder by its first trace; none where it is no trace of
 /// PyTorch.
 pub fn kind(path: &Path) -> Option<Kind> {
@@ -31,6 +39,11 @@ pub fn kind(path: &Path) -> Option<Kind> {
 }
 
 fn of_file(path: &Path) -> Option<Kind> {
+    kind_of(&head(path)?)
+}
+
+/// The beginning of a file's text.
+fn head(path: &Path) -> Option<Vec<u8>> {
     ending(path.file_name()?.to_str()?)?;
     let bytes = load(path, LOOKED_AT).ok()?;
     let mut text = Vec::new();
@@ -40,7 +53,11 @@ fn of_file(path: &Path) -> Option<Kind> {
     } else {
         text = bytes;
     }
-    told(&text, |key| match key {
+    Some(text)
+}
+
+fn kind_of(text: &[u8]) -> Option<Kind> {
+    told(text, |key| match key {
         b"traceEvents" | b"schemaVersion" | b"deviceProperties" | b"distributedInfo" => Some(Some(Kind::Kineto)),
         b"pid" | b"start_ts" | b"finish_ts" => Some(Some(Kind::Host)),
         b"nodes" | b"workload_graph" | b"version" | b"gpus" => Some(None),
@@ -48,14 +65,37 @@ fn of_file(path: &Path) -> Option<Kind> {
     })?
 }
 
-/// The rank in the name of a file, where it has one, and the file.
+/// The rank and the number of ranks that the beginning of a profiler's trace states, which may end within the statement:
+/// groups stand behind them.
+fn stated(text: &[u8]) -> Option<(u32, u32)> {
+    let info = told_with(text, |key, behind| (key == b"distributedInfo").then_some(behind))?;
+    let whole = serde_json::Deserializer::from_slice(info).into_iter::<Json>().next().and_then(Result::ok);
+    let number = |name: &str| match &whole {
+        Some(info) => facts::number(&info[name]),
+        None => told_with(info, |key, behind| (key == name.as_bytes()).then_some(behind)).and_then(|behind| {
+            let value = serde_json::Deserializer::from_slice(behind).into_iter::<Json>().next()?.ok()?;
+            facts::number(&value)
+        }),
+    };
+    let (rank, world): (u32, u32) = (number("rank")?, number("world_size")?);
+    (rank < world).then_some((rank, world))
+}
+
+/// The rank that a file is of as far as its name or a sibling says, and the file.
 type Numbered = (Option<u32>, PathBuf);
 
+/// The traces that a path names.
+pub(super) struct Found {
+    pub(super) kind: Kind,
+    pub(super) files: Vec<Numbered>,
+    /// How siblings were chosen, where names leave it open.
+    pub(super) chosen: Option<String>,
+}
+
 /// The traces that a path names with the number in each name, and what they are.
-pub(super) fn find(path: &Path, options: &Options) -> Result<(Kind, Vec<Numbered>), Diagnostic> {
+pub(super) fn find(path: &Path, options: &Options) -> Result<Found, Diagnostic> {
     let none = || Diagnostic::new("AHBM-F183", format!("{} is no trace of PyTorch", path.display()));
-    let name = |path: &Path| path.file_name().and_then(|n| n.to_str()).unwrap_or_default().to_owned();
-    let (kind, found) = if path.is_dir() {
+    let (kind, mut found) = if path.is_dir() {
         let mut found: Vec<(Kind, PathBuf)> = Vec::new();
         for path in listed(path)? {
             found.extend(of_file(&path).map(|kind| (kind, path)));
@@ -68,19 +108,96 @@ pub(super) fn find(path: &Path, options: &Options) -> Result<(Kind, Vec<Numbered
         }
         (kind, found.into_iter().map(|(_, path)| path).collect())
     } else {
-        let kind = of_file(path).ok_or_else(none)?;
-        let Some((before, _, behind)) = numbered(&name(path)) else {
-            return Ok((kind, vec![(None, path.to_path_buf())]));
-        };
+        let text = head(path).ok_or_else(none)?;
+        let kind = kind_of(&text).ok_or_else(none)?;
         let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut found = listed(folder)?;
-        found.retain(|path| numbered(&name(path)).is_some_and(|(a, _, b)| a == before && b == behind));
-        found.retain(|path| of_file(path) == Some(kind));
+        let mut found = vec![path.to_path_buf()];
+        let own = numbered(name(path));
+        if let Some((before, _, behind)) = &own {
+            found = listed(folder)?;
+            found.retain(|path| numbered(name(path)).is_some_and(|(a, _, b)| a == *before && b == *behind));
+            found.retain(|path| of_file(path) == Some(kind));
+        }
+        if let Some((rank, world)) = stated(&text).filter(|_| kind == Kind::Kineto) {
+            options.budget.check(Limit::Ranks, world.into())?;
+            let says_rank = own.is_some_and(|(_, number, _)| number == rank);
+            if (!says_rank || found.len() < world as usize)
+                && let Some(siblings) = siblings(path, listed(folder)?, (rank, world), says_rank)
+                && (!says_rank || siblings.files.len() > found.len())
+            {
+                return Ok(siblings);
+            }
+        }
         (kind, found)
     };
     options.budget.check(Limit::Ranks, found.len() as u64)?;
-    let number = |path: &Path| numbered(&name(path)).map(|(_, number, _)| number);
-    Ok((kind, found.into_iter().map(|path| (number(&path), path)).collect()))
+    let number = |path: &Path| numbered(name(path)).map(|(_, number, _)| number);
+    // Ranks begin with 0; the last number of a date or a version may be any.
+    let from_zero = found.iter().any(|path| number(path) == Some(0));
+    let named = |path: &Path| number(path).filter(|_| from_zero || !dated(name(path)));
+    if !path.is_dir() && named(path).is_none() {
+        found = vec![path.to_path_buf()];
+    }
+    Ok(Found { kind, files: found.into_iter().map(|path| (named(&path), path)).collect(), chosen: None })
+}
+
+/// The traces of the ranks of `path`'s job, by what they state of themselves: of those of one rank, the nearest in time.
+/// Where the name of `path` says its rank, only names that differ in numbers count, and none is chosen among several.
+fn siblings(path: &Path, listed: Vec<PathBuf>, (rank, world): (u32, u32), says_rank: bool) -> Option<Found> {
+    let now = time_in(name(path));
+    let away = |path: &Path| Some(time_in(name(path))?.abs_diff(now?));
+    let mut candidates: Vec<(u128, PathBuf)> =
+        listed.into_iter().map(|path| (away(&path).unwrap_or(u128::MAX), path)).collect();
+    candidates.retain(|(_, other)| name(other) != name(path));
+    candidates.retain(|(_, other)| !says_rank || shape(name(other)) == shape(name(path)));
+    candidates.sort();
+    let mut taken: BTreeMap<u32, (u128, Vec<PathBuf>)> = BTreeMap::from([(rank, (0, vec![path.to_path_buf()]))]);
+    let mut several = false;
+    for (distance, other) in candidates.into_iter().take(ASKED) {
+        let Some(text) = head(&other).filter(|text| kind_of(text) == Some(Kind::Kineto)) else { continue };
+        let Some((of, _)) = stated(&text).filter(|&(_, size)| size == world) else { continue };
+        match taken.get_mut(&of) {
+            None => drop(taken.insert(of, (distance, vec![other]))),
+            Some(_) if says_rank => return None,
+            Some((known, files)) if of != rank && *known == distance => files.push(other),
+            Some(_) => several |= distance < u128::MAX,
+        }
+    }
+    let chosen =
+        several.then(|| format!("of several traces of a rank, the one nearest in time to {} is taken", name(path)));
+    let alike =
+        || format!("the ranks are those that the traces state: the names of {} and others differ in more", name(path));
+    let chosen = chosen.or_else(|| (says_rank && taken.len() > 1).then(alike));
+    let of_rank =
+        |(rank, (_, files)): (u32, (u128, Vec<PathBuf>))| files.into_iter().map(move |file| (Some(rank), file));
+    let files: Vec<Numbered> = taken.into_iter().flat_map(of_rank).collect();
+    Some(Found { kind: Kind::Kineto, files, chosen })
+}
+
+fn name(path: &Path) -> &str {
+    path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+}
+
+/// The longest number of a name that is a time, as `HOST_PID.NANOSECONDS.pt.trace.json` has it.
+fn time_in(name: &str) -> Option<u128> {
+    let longest = name.split(|c: char| !c.is_ascii_digit()).max_by_key(|digits| digits.len())?;
+    longest.parse().ok().filter(|_| longest.len() >= DIGITS_OF_TIME)
+}
+
+/// A name without its numbers.
+fn shape(name: &str) -> Vec<&str> {
+    name.split(|c: char| c.is_ascii_digit()).filter(|part| !part.is_empty()).collect()
+}
+
+/// Whether a name ends in a date or a version: `2026-01-15`, `1.2.3`, `v2.1`.
+fn dated(name: &str) -> bool {
+    // A rank behind its word is one, whatever stands behind it.
+    let Some((_, _, ending)) = numbered(name).filter(|(before, ..)| before.ends_with('#')) else { return false };
+    let stem = &name[..name.len() - ending.len()];
+    let number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let mut parts = stem.rsplit(['.', '_', '-']);
+    let [last, before, first] = std::array::from_fn(|_| parts.next().unwrap_or_default());
+    number(last) && (before.strip_prefix(['v', 'V']).is_some_and(number) || (number(before) && number(first)))
 }
 
 /// The JSON files of a folder, by name.
@@ -149,5 +266,25 @@ mod tests {
         assert_eq!(rank("trace.json"), None);
         assert_eq!(numbered("a.0.json").unwrap().0, numbered("a.11.json").unwrap().0);
         assert_ne!(numbered("a.0.json").unwrap().0, numbered("b.0.json").unwrap().0);
+    }
+
+    #[test]
+    fn dates_and_versions_are_no_ranks() {
+        for name in ["trace_2026-01-15.json", "run.10_52_41.json", "torch-2.10.0.json", "llama-v2.1.json.gz"] {
+            assert!(dated(name), "{name}");
+        }
+        for name in ["ddp_2gpu.0.json", "step.3.json", "iteration_10.3.json", "rank1.2026-01-15.json", "a_v3.json"] {
+            assert!(!dated(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_statement_that_is_cut_off_says_its_rank() {
+        let text = br#"{"a": {"rank": 9, "world_size": 9}, "distributedInfo": {"backend": "nccl", "rank": 3, "world_size": 8, "pg_config": [{"ra"#;
+        assert_eq!(stated(text), Some((3, 8)));
+        assert_eq!(stated(&text[..90]), None, "before the number of ranks");
+        let whole = br#"{"distributedInfo": {"rank": 3}, "b": {"world_size": 8}, "traceEvents": ["#;
+        assert_eq!(stated(whole), None);
+        assert_eq!(stated(br#"{"distributedInfo": {"rank": 8, "world_size": 8}"#), None);
     }
 }

@@ -12,27 +12,30 @@ use super::facts::{Facts, Kind, kind};
 use crate::chakra::one;
 use ahbm_findings::Diagnostic;
 use ahbm_workload::{Gather, Kernel, NodeBuilder, RankGraph, Work};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Clocks of streams agree to about this.
 const TOLERANCE: Clock = 1_000_000;
 
-/// The graph of a rank.
+/// The graph of a rank, and how many kernels were launched before the recording began, which are left out.
 pub(super) fn graph(
     gather: &mut Gather,
     rank: u32,
     file: &str,
     recorded: &Recorded,
     options: &Options,
-) -> Result<RankGraph, Vec<Diagnostic>> {
+) -> Result<(RankGraph, usize), Vec<Diagnostic>> {
     let step = chosen(gather, rank, file, &recorded.steps, options.step).map_err(one)?;
-    let mut streams: Vec<u32> = recorded.activities.iter().filter(|a| a.facts.is_some()).map(|a| a.stream).collect();
+    let calls = calls(recorded);
+    let early = early(recorded, &calls);
+    let replayed = recorded.activities.iter().zip(&early).filter(|(_, early)| !**early).map(|(activity, _)| activity);
+    let mut streams: Vec<u32> = replayed.filter(|a| a.facts.is_some()).map(|a| a.stream).collect();
     streams.sort_unstable();
     streams.dedup();
     let comms = Comms::new(gather, rank, file, &recorded.groups, streams.len() <= 1);
-    let mut walk = Walk::new(recorded, comms, options.host_gaps);
-    let moments = walk.moments(step);
+    let mut walk = Walk::new(recorded, calls, comms, options.host_gaps);
+    let moments = walk.moments(step, &early);
     if !moments.iter().any(|moment| matches!(moment, Moment::Launched(_))) {
         let finding = Diagnostic::new("AHBM-F184", "the trace has no kernels").site(format!("rank {rank}"), file);
         return Err(one(finding.hint("record with ProfilerActivity.CUDA")));
@@ -44,7 +47,42 @@ pub(super) fn graph(
         let what = note("communications without a kernel are left out".into());
         walk.comms.gather.note(what.hint("a group of one rank needs none; the host's communication has none"));
     }
-    walk.comms.builder.finish(false)
+    let early = early.into_iter().filter(|early| *early).count();
+    Ok((walk.comms.builder.finish(false)?, early))
+}
+
+/// The call that launched what has a correlation, as a position in [`Recorded::host`].
+fn calls(recorded: &Recorded) -> FxHashMap<u64, usize> {
+    let calls = recorded.host.iter().enumerate().filter(|(_, event)| matches!(event.doing, Doing::Call));
+    calls.filter_map(|(at, event)| Some((event.correlation?, at))).collect()
+}
+
+/// Which activities were launched before the recording began.
+///
+/// They have no launch, and stand before all on their stream that have one. Profilers also leave out whole ways to
+/// launch (the driver's, in early versions): where a kernel ran after the first call of the host, its correlation must be
+/// lower than all of theirs, or launches of its like must be recorded.
+fn early(recorded: &Recorded, calls: &FxHashMap<u64, usize>) -> Vec<bool> {
+    let Some((began, lowest)) = recorded.began.filter(|_| !calls.is_empty()) else {
+        return vec![false; recorded.activities.len()];
+    };
+    let launched = |activity: &Activity| activity.correlation.is_some_and(|number| calls.contains_key(&number));
+    // Communications are alike: the same library launches them.
+    let like = |activity: &Activity| activity.facts.is_none().then_some(activity.name);
+    let (mut firsts, mut likes) = (FxHashMap::default(), FxHashSet::default());
+    for activity in recorded.activities.iter().filter(|activity| launched(activity)) {
+        let first = firsts.entry(activity.stream).or_insert(activity.start);
+        *first = activity.start.min(*first);
+        likes.insert(like(activity));
+    }
+    let is_early = |activity: &Activity| {
+        let known = || activity.correlation.filter(|&number| number > 0);
+        !launched(activity)
+            && firsts.get(&activity.stream).is_none_or(|&first| activity.start < first)
+            && (activity.start < began
+                || known().is_some_and(|number| number < lowest || likes.contains(&like(activity))))
+    };
+    recorded.activities.iter().map(is_early).collect()
 }
 
 /// The step that is asked for, none for all.
@@ -92,7 +130,7 @@ struct Walk<'a> {
     recorded: &'a Recorded,
     comms: Comms<'a>,
     host_gaps: bool,
-    /// The call that launched what has a correlation.
+    /// As [`calls`] gives them.
     calls: FxHashMap<u64, usize>,
     /// What a wait waits for, where the trace says so, by its correlation.
     waits: FxHashMap<u64, StreamWait>,
@@ -139,10 +177,7 @@ struct Host {
 }
 
 impl<'a> Walk<'a> {
-    fn new(recorded: &'a Recorded, comms: Comms<'a>, host_gaps: bool) -> Self {
-        let calls = recorded.host.iter().enumerate();
-        let calls = calls.filter(|(_, event)| matches!(event.doing, Doing::Call));
-        let calls = calls.filter_map(|(at, event)| Some((event.correlation?, at))).collect();
+    fn new(recorded: &'a Recorded, calls: FxHashMap<u64, usize>, comms: Comms<'a>, host_gaps: bool) -> Self {
         Self {
             recorded,
             comms,
@@ -174,8 +209,9 @@ impl<'a> Walk<'a> {
         activity.correlation.and_then(|correlation| self.calls.get(&correlation).copied())
     }
 
-    /// Everything that belongs to the step, in the order of the host; what has no launch, by its own start.
-    fn moments(&self, step: Option<Step>) -> Vec<Moment> {
+    /// Everything that belongs to the step, in the order of the host; what has no launch, by its own start, unless it was
+    /// launched before the recording began.
+    fn moments(&self, step: Option<Step>, early: &[bool]) -> Vec<Moment> {
         let within = |at: Clock| step.is_none_or(|step| (step.start..step.end).contains(&at));
         let mut found: Vec<((Clock, u8, Clock, usize), Moment)> = Vec::new();
         for (at, event) in self.recorded.host.iter().enumerate() {
@@ -187,7 +223,7 @@ impl<'a> Walk<'a> {
         }
         for (at, activity) in self.recorded.activities.iter().enumerate() {
             let key = self.call_of(activity).map_or(activity.start, |call| self.recorded.host[call].start);
-            if within(key) {
+            if within(key) && !early[at] {
                 found.push(((key, 2, activity.start, at), Moment::Launched(at)));
             }
         }

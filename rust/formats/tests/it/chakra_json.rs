@@ -6,7 +6,7 @@ use ahbm_formats::chakra::{Graph, PlanOptions, ReadOptions, Trace, parse_workloa
 use ahbm_formats::{Document, Reading, Source, msccl_xml};
 use ahbm_plan::{Budget, Limit};
 use ahbm_wire::chakra::{Arm, Node, NodeKind, Value};
-use ahbm_workload::Groups;
+use ahbm_workload::{Groups, Work};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -269,4 +269,43 @@ fn a_version_of_the_schema_that_is_not_known_is_told() {
         assert_eq!(told.len(), usize::from(!known), "{version}: {told:?}");
         assert!(told.iter().all(|warning| warning.message.contains(version)));
     }
+}
+
+/// Nodes of a rank: id, kind, microseconds, what it waits for, attributes.
+fn rank_of(nodes: &[(u64, &str, u64, &str, &str)]) -> String {
+    let node = |(id, kind, us, deps, attributes): &(u64, &str, u64, &str, &str)| {
+        format!(
+            r#"{{"id": "{id}", "name": "n{id}", "type": "{kind}", "durationMicros": "{us}", "ctrlDeps": [{deps}], "attr": [{attributes}]}}"#
+        )
+    };
+    format!(r#"{{"version": "0.0.4"}}{}"#, nodes.iter().map(node).collect::<String>())
+}
+
+#[test]
+fn the_hosts_half_of_a_communication_is_an_operation_of_the_host() {
+    const HOST: &str = r#"{"name": "is_cpu_op", "boolVal": true}"#;
+    const CALL: &str = r#"{"name": "is_cpu_op", "boolVal": false}, {"name": "comm_type", "int64Val": 0}, {"name": "comm_size", "int64Val": 8}"#;
+    let read = |nodes: &[(u64, &str, u64, &str, &str)]| {
+        let text = rank_of(nodes);
+        let files: [(&str, &[u8]); 2] = [("t.0.json", text.as_bytes()), ("t.1.json", text.as_bytes())];
+        parse_workload("t", &files, &ReadOptions::default(), Groups::default())
+    };
+    let halves = [
+        (1, "COMM_COLL_NODE", 30, "", HOST),
+        (2, "COMM_COLL_NODE", 90, "1", CALL),
+        (3, "COMM_SEND_NODE", 0, "1", HOST),
+        (4, "COMP_NODE", 5, "2, 3", HOST),
+    ];
+    let workload = read(&halves).unwrap();
+    assert_eq!(workload.calls().unwrap().len(), 1);
+    let (graph, work) = (workload.graph(0), |at: usize| &workload.graph(0).nodes()[at].work);
+    assert!(matches!(work(0), Work::Compute(_)) && matches!(work(2), Work::Nothing));
+    assert_eq!((graph.nodes()[0].ps, graph.nodes()[0].cpu), (30_000_000, true));
+    assert_eq!([graph.deps(1), graph.deps(3)], [&[0][..], &[1, 2]]);
+    // Nothing says what is communicated.
+    let found = read(&[halves[0]]).unwrap_err().remove(0);
+    assert_eq!((found.code, &*found.message), ("AHBM-F136", "attribute comm_type is missing"));
+    // Of the device it is missing, too.
+    let device = read(&[(1, "COMM_COLL_NODE", 30, "", ""), halves[1]]).unwrap_err().remove(0);
+    assert_eq!((device.code, &*device.message), ("AHBM-F136", "attribute comm_type is missing"));
 }

@@ -65,6 +65,68 @@ fn ranks_are_those_of_the_names_where_the_traces_say_none() {
     assert_eq!(Folder::new("nameless", &files[2..]).read(""), Err("AHBM-F185"));
 }
 
+/// Names of the files of ranks.
+fn files(workload: &Workload) -> Vec<&str> {
+    workload.ranks.iter().map(|rank| rank.file.rsplit('/').next().unwrap()).collect()
+}
+
+#[test]
+fn the_profilers_own_names_say_no_rank_and_the_traces_do() {
+    let (zero, one, three) = (text(0, 2), text(1, 2), text(2, 3));
+    let (late_zero, late_one) = (text(0, 2), text(1, 2));
+    let named = [
+        ("node-a_4107.1700000000000000007.pt.trace.json", &*one),
+        ("node-b_4100.1700000000000000017.pt.trace.json", &*zero),
+        ("node-b_9.1700000000000000009.pt.trace.json", &*three),
+        ("summary.json", r#"{"traceEvents": 3}"#),
+    ];
+    let folder = Folder::new("defaults", &named);
+    let read = folder.read(named[0].0).unwrap();
+    assert_eq!(files(&read), [named[1].0, named[0].0], "the third is of another job");
+    assert!(read.notes.is_empty(), "{:?}", read.notes);
+    let later = [
+        ("node-b_4100.1700000005000000020.pt.trace.json", &*late_zero),
+        ("node-a_4107.1700000005000000001.pt.trace.json", &*late_one),
+    ];
+    for (name, text) in later {
+        std::fs::write(folder.0.join(name), text).unwrap();
+    }
+    assert_eq!(files(&folder.read(named[0].0).unwrap()), [named[1].0, named[0].0], "the nearest in time");
+    let read = folder.read(later[0].0).unwrap();
+    assert_eq!(files(&read), [later[0].0, later[1].0]);
+    assert!(read.notes.iter().any(|note| note.message.contains("nearest in time")), "{:?}", read.notes);
+}
+
+#[test]
+fn a_number_that_is_no_rank_is_not_taken_for_one() {
+    let (zero, one) = (text(0, 2), text(1, 2));
+    let pids = [("host.4101.json", &*zero), ("host.4100.json", &*one)];
+    assert_eq!(
+        files(&Folder::new("pids", &pids).read("host.4100.json").unwrap()),
+        ["host.4101.json", "host.4100.json"]
+    );
+    let times = [("rank-0.Jul_15.1074.pt.trace.json", &*zero), ("rank-1.Jul_15.1090.pt.trace.json", &*one)];
+    let folder = Folder::new("times", &times);
+    assert_eq!(files(&folder.read(times[1].0).unwrap()), [times[0].0, times[1].0]);
+    std::fs::write(folder.0.join("rank-1.Jul_16.2000.pt.trace.json"), &one).unwrap();
+    assert_eq!(folder.read(times[0].0), Err("AHBM-F185"), "which of two is meant?");
+    // A date, where the trace says nothing of ranks.
+    let mut profile = Profile::new();
+    profile.kernel("gemm", 7, 5.0);
+    let silent = profile.text(0, 1).replace("distributedInfo", "other");
+    let folder = Folder::new("dates", &[("trace_2026-01-15.json", &silent), ("trace_2026-01-16.json", &silent)]);
+    assert_eq!(folder.read("trace_2026-01-16.json").unwrap().ranks.len(), 1);
+}
+
+#[test]
+fn a_file_alone_is_told_to_bring_its_folder() {
+    let folder = Folder::new("alone", &[("host_1.1700000000007.pt.trace.json", &text(1, 2))]);
+    let path = folder.0.join("host_1.1700000000007.pt.trace.json");
+    let found = jobs::read(&path, false, &pytorch::Options::default(), Groups::default()).unwrap_err().remove(0);
+    let hint = found.hint.as_deref().unwrap();
+    assert!(found.code == "AHBM-F185" && hint.find("folder") < hint.find("--symmetric"), "{hint}");
+}
+
 #[test]
 fn what_a_path_names_is_known_without_guessing() {
     let zero = text(0, 1);

@@ -293,6 +293,46 @@ fn all_ranks_are_there_once() {
     assert_eq!(codes(read(&[0, 1], &symmetric)), ["AHBM-F185"], "which of the two should others follow?");
 }
 
+/// A kernel without a launch, on a stream.
+fn unlaunched(profile: &mut Profile, name: &str, (ts, stream, correlation): (u64, u32, u64)) {
+    profile.event(&format!(
+        r#""cat":"kernel","name":"{name}","pid":0,"tid":{stream},"ts":{ts},"dur":9,"args":{{"stream":{stream},"device":0,"correlation":{correlation}}}"#
+    ));
+}
+
+#[test]
+fn kernels_that_were_launched_before_the_recording_are_left_out() {
+    const SEND: &str = "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)";
+    let step = |options: &Options, early: &[(&str, (u64, u32, u64))]| {
+        let mut profile = Profile::new();
+        profile.runtime("cudaEventRecord");
+        profile.step(1, |profile| {
+            profile.kernel("gemm", 7, 10.0);
+            profile.gpu += 100.0;
+            profile.all_reduce(1024, 30.0);
+        });
+        for &(name, at) in early {
+            unlaunched(&mut profile, name, at);
+        }
+        parse_one(&profile, options)
+    };
+    let whole = Options::default();
+    let one = Options { step: Some(1), ..whole };
+    let expected = step(&whole, &[]).unwrap();
+    // Before the first call, and later behind a long queue: by a lower number, or because launches of its like are known.
+    let early = [(SEND, (995, 24, 900)), ("gemm", (998, 7, 901)), (SEND, (1004, 31, 902))];
+    for options in [whole, one] {
+        let read = step(&options, &early).unwrap();
+        assert_eq!(names(&read), names(&expected));
+        let told = read.notes.iter().any(|note| note.message.starts_with("3 kernels are left out: their launch"));
+        assert_eq!(told, options.step.is_none(), "{:?}", read.notes);
+    }
+    // Early profilers leave out the driver's launches: in the middle nothing is dropped.
+    let kept = step(&whole, &[("triton_", (5000, 7, 950)), ("triton_", (1010, 9, 951))]).unwrap();
+    assert_eq!(names(&kept).iter().filter(|name| **name == "triton_").count(), 2);
+    assert_eq!(codes(step(&whole, &[(SEND, (5000, 24, 950))])), ["AHBM-F184"], "a message of which nothing is known");
+}
+
 #[test]
 fn what_a_profiler_writes_that_is_no_json_is_read() {
     let mut profile = Profile::new();
