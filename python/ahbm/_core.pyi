@@ -63,6 +63,7 @@ __all__ = [
     "plan_files",
     "plan_formats",
     "plan_limits",
+    "pytorch_traces",
     "read_plan",
     "sources",
     "trace_sort",
@@ -2541,6 +2542,13 @@ def plan_formats() -> list[tuple[str, str]]:
 
 def plan_limits() -> list[tuple[str, int]]:
     """Every limit of `read_plan` with its default."""
+
+def pytorch_traces(path: str | PathLike[str]) -> list[Path]:
+    """The files of the job that a path names, where PyTorch wrote its traces: that of a rank and those of the others beside
+    it, or those in a folder.
+
+    Raises `FormatError` (AHBM-F139, F183, F185), `BudgetError` (AHBM-B206).
+    """
 
 def read_plan(
     path: str | PathLike[str], *, quirks: bool = False, lenient: bool = False, limits: Sequence[tuple[str, int]] = ...

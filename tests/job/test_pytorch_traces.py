@@ -98,6 +98,20 @@ def test_what_was_recorded_stands_beside_what_is_simulated(tmp_path: Path) -> No
     assert step.to_json()["recorded"]["host_gaps_ns"] == step.recorded.host_gaps_ns
 
 
+def test_the_recorded_time_is_that_of_the_ranks_that_are_replayed(tmp_path: Path) -> None:
+    write(tmp_path)
+    expected = replayed(tmp_path).recorded
+    early = {"ph": "X", "cat": "kernel", "name": "ncclKernel_SendRecv", "pid": 0, "tid": 24, "ts": 1, "dur": 9}
+    for rank in range(2):
+        document = json.loads(gzip.decompress((old := tmp_path / f"rank{rank}_trace.json.gz").read_bytes()))
+        document["traceEvents"].append({**early, "args": {"stream": 24, "correlation": 1 << 40}})
+        (tmp_path / f"host_{4100 - rank}.170000000000{rank}.pt.trace.json").write_text(json.dumps(document))
+        old.unlink()
+    report = replayed(tmp_path / "host_4100.1700000000000.pt.trace.json")
+    assert len(report.ranks) == 2 and report.recorded == expected
+    assert any("2 kernels are left out" in finding.message for finding in report.warnings)
+
+
 def test_a_job_that_nobody_profiled_has_no_recorded_time(tmp_path: Path) -> None:
     job = Transformer(layers=1, hidden=64, heads=4, sequence=16, vocabulary=64, tp=2).workload()
     job.write(tmp_path / "step")

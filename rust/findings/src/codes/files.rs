@@ -195,7 +195,7 @@ pub(super) const CODES: &[Code] = &[
         "record with a later version of PyTorch, or with `record_shapes=True`"),
     row("AHBM-F185", "ranks without a trace of PyTorch, or with several",
         "`rank0_trace.json` alone, of a job of 8 ranks",
-        "give the traces of all ranks, or `--symmetric` where they do the same"),
+        "give the folder with the traces of all ranks, or `--symmetric` where they do the same"),
     row("AHBM-F186", "warning: what a trace of PyTorch leaves open, and how it was taken",
         "a profiler's trace of three steps",
         "nothing, or `--step` for one of them"),
