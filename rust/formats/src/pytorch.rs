@@ -104,8 +104,8 @@ pub fn files(path: &Path, options: &Options) -> Result<Vec<PathBuf>, Diagnostic>
 }
 
 /// Reads the job that `path` names: the file of a rank, and those of the other ranks beside it, by their names
-/// (`rank3_trace.json.gz`, `step.3.json`) or else by the rank and the number of ranks that they state; or a folder of them. `groups` has the ranks of process groups that traces name
-/// without listing them.
+/// (`rank3_trace.json.gz`, `step.3.json`) or else by the rank and the number of ranks that they state; or a folder of
+/// them. `groups` has the ranks of process groups that traces name without listing them.
 ///
 /// # Errors
 /// The table of this module; `AHBM-F136` a process group that lacks the rank, `AHBM-B201` to `B208` over budget.

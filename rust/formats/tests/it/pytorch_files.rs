@@ -83,7 +83,7 @@ fn the_profilers_own_names_say_no_rank_and_the_traces_do() {
     let folder = Folder::new("defaults", &named);
     let read = folder.read(named[0].0).unwrap();
     assert_eq!(files(&read), [named[1].0, named[0].0], "the third is of another job");
-    assert!(read.notes.is_empty(), "{:?}", read.notes);
+    assert!(!read.notes.iter().any(|note| note.message.contains("nearest")), "{:?}", read.notes);
     let later = [
         ("node-b_4100.1700000005000000020.pt.trace.json", &*late_zero),
         ("node-a_4107.1700000005000000001.pt.trace.json", &*late_one),
