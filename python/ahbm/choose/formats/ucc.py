@@ -231,7 +231,7 @@ def _token(token: str, origin: str, line: int, notes: dict[str, None]) -> tuple[
 def _algorithm(collective: str, written: str, origin: str, line: int) -> str:
     """The name of an algorithm that is written as one, or as its number."""
     known = list((UCC.algorithms or {})[collective])
-    if written.isdecimal() and len(written) < 10:
+    if re.fullmatch("[0-9]{1,9}", written):
         if int(written) < len(known):
             return known[int(written)]
     elif written in known:
