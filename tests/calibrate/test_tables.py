@@ -121,8 +121,8 @@ ITERATIONS = """# all_reduce_perf
 def test_columns_are_those_that_the_header_names(tmp_path: Path) -> None:
     table = read(written(tmp_path, ITERATIONS, "iterations.txt"))
     assert [(row.bytes, row.us) for row in table.rows] == [(8, 23.05), (16, 24.7), (32, 26.0)]
-    # As MPI and Slurm mark the lines of a rank.
-    for mark in ("[1,0]<stdout>:", "0: "):
+    # As launchers mark the lines of a process: MPI, Slurm, a script's own, kubectl logs, a logger.
+    for mark in ("[1,0]<stdout>:", "0: ", "[0] ", "3 ", "node-a: ", "[pod/nccl-0/main] ", "2026-01-02 03:04:05 INFO "):
         marked = "".join(mark + line for line in ITERATIONS.splitlines(keepends=True))
         assert read(written(tmp_path, marked, "marked.txt")).rows == table.rows
     header = next(line for line in ITERATIONS.splitlines() if "count" in line)

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from ahbm.base.rules import Query, Rule, Rules, Span
+from ahbm.choose.evaluation import evaluate
 from ahbm.choose.formats import FORMATS, nccl_sweep, read
 from ahbm.choose.names import ALGORITHMS, PROTOCOLS
+from ahbm.config.topology import load_machine
 from ahbm.errors import AhbmError, BudgetError, FormatError, UnsupportedError
 from support import tuners
 from support.tuners import Called
@@ -193,7 +195,7 @@ HOSTILE: list[tuple[str, str]] = [
     ("mscclpp", '{"profiles": [{"collectives": {"dance": []}}]}'),
     ("ucc", "UCC_TL_UCP_TUNE=allreduce:0-4K"),
     ("ucc", "UCC_TL_UCP_TUNE=allreduce:4K:@ring"),
-    ("ucc", "UCC_TL_UCP_TUNE=allreduce:[8]:@knomial"),
+    ("ucc", "UCC_TL_UCP_TUNE=allreduce:[8:@knomial"),
     ("ucc", "UCC_TL_UCP_TUNE=allreduce:host:@knomial#allreduce:cuda:@dbt"),
     ("ucc", "UCC_TL_NCCL_TUNE=inf"),
     ("ccl", "collectives: {all_reduce: [{max_bytes: -1, algorithm: a}]}"),
@@ -356,6 +358,48 @@ def test_what_nccl_cannot_run_is_passed_over(line: str, never: bool, tmp_path: P
     assert ("AHBM-F198" in found) != never
     if never:
         assert found["AHBM-F200"].sites[0].origin == f"{file}:1" and "passed over" in found["AHBM-F200"].message
+
+
+GATHERED = "ring collnet_direct nvls pat"
+HAS = {
+    "allreduce": "tree ring collnet_direct collnet_chain nvls nvls_tree",
+    "allgather": GATHERED,
+    "reducescatter": GATHERED,
+    "broadcast": "ring",
+    "reduce": "ring",
+}
+"""NVIDIA/nccl, src/graph/tuning.cc at 5067397c: the pairs that `ncclTopoTuneModel` gives a bandwidth."""
+NEVER = [(name, algorithm) for name in HAS for algorithm in ALGORITHMS if algorithm not in HAS[name].split()]
+
+
+@pytest.mark.parametrize("name", HAS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_an_algorithm_that_nccl_has_not_for_a_collective_is_passed_over(
+    name: str, algorithm: str, tmp_path: Path
+) -> None:
+    assert len(NEVER) == 19
+    sweep = f"{name},1024,{algorithm},simple,4,8,8,-1,-1,9.0,1.0,9.0"
+    for text in (
+        f"{name},0,64,{algorithm},simple,4,8,8",
+        f"{name},[0,64],{algorithm},simple,4,8,1",
+        f"{','.join(nccl_sweep.COLUMNS)}\n{sweep}",
+    ):
+        file = tmp_path / "x.csv"
+        file.write_text(text)
+        found = [finding for finding in read(file).findings if finding.code == "AHBM-F200"]
+        assert len(found) == ((name, algorithm) in NEVER)
+        assert all(f"for {name}, not {algorithm}: the line is passed over" in finding.message for finding in found)
+
+
+@pytest.mark.parametrize(("name", "algorithm"), [("reduce", "tree"), ("allgather", "tree"), ("allreduce", "pat")])
+def test_nobody_says_that_nccl_runs_what_it_has_not(name: str, algorithm: str, tmp_path: Path) -> None:
+    """And a line behind it holds, as in NCCL."""
+    file = tmp_path / "x.csv"
+    file.write_text("".join(f"{name},0,18446744073709551615,{one},simple,8,-1,-1\n" for one in (algorithm, "ring")))
+    found = evaluate(file, [load_machine("npu_ring_8")], [1 << 13])
+    assert list(found.stands) == ["ring"] and not found.without
+    assert "NCCL runs it" not in "\n".join(found.lines())
+    assert [one.code for one in found.read.findings] == ["AHBM-F200", "AHBM-F196"]
 
 
 def test_a_file_for_every_call_has_none_of_the_traps(tmp_path: Path) -> None:

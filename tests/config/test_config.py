@@ -10,7 +10,7 @@ from ahbm.config.ccl import CclConfig, split_overrides
 from ahbm.config.scaffold import new_algorithm
 from ahbm.config.settings import Queues
 from ahbm.config.topology import NETWORKS, load_machine, resized
-from ahbm.errors import ConfigError, UnsupportedError
+from ahbm.errors import ConfigError, TopologyError, UnsupportedError
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -127,6 +127,25 @@ def test_machines_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
         load_machine("nowhere.yaml")
     with pytest.raises(Exception, match="AHBM-T103"):
         load_machine(torus, {"system.sips.count": 6})
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ('<system version="1">\n  <cpu numaid="0"/>\n</system>\n', "NCCL's topology in XML"),
+        ('<?xml version="1.0"?>\n<graphs version="1"/>\n', "graphs of NCCL"),
+        ("<!-- a cluster --><platform version='4.1'/>", "SimGrid"),
+        ("<root/>", "is XML"),
+        ("\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV18\t0-47\n", "nvidia-smi topo -m"),
+        ("[0] # nThread 1 nGpus 8 minBytes 1024\n", "a log of nccl-tests"),
+    ],
+)
+def test_files_of_other_tools_are_named(text: str, what: str, here: Path) -> None:
+    (here / "machine.txt").write_text(text)
+    for name in ("machine.txt", "./machine.txt"):
+        with pytest.raises(TopologyError, match="AHBM-T102") as caught:
+            load_machine(name)
+        assert what in str(caught.value) and "machine.txt:1" in str(caught.value)
 
 
 def test_scaffold_keeps_comments_and_refuses_to_overwrite(here: Path) -> None:

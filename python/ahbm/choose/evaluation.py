@@ -65,6 +65,7 @@ class Evaluation:
             "stands_for": dict(self.stands),
             "without": list(self.without),
             "knobs": list(self.knobs),
+            "notes": list(self.read.notes),
             "resized": list(self.resized),
             "wrong": dict(self.wrong),
             "runs": self.runs,
@@ -92,6 +93,7 @@ class Evaluation:
         for name, why in self.unsettled.items():
             yield f"{name} is passed over where it does not run or is not known to be right: {why}"
         yield from self.knobs
+        yield from self.read.notes
         yield from self.resized
         for name, why in self.wrong.items():
             yield f"{name} gives wrong results: {why}"
@@ -132,13 +134,11 @@ def judge(
         }
         among = nodes or table.nodes(point)
         query = Query(point.collective, point.nbytes, point.ranks, among)
-        fitting = (read.rules.rules[at].algorithm for at in read.rules.fitting(query))
-        without |= {name: None for name in fitting if known[name] is None}
-        refusal = partial(read.library.refusal, nodes=among, each=point.ranks / among)
-        rule = read.rules.choose(
-            query,
-            lambda rule: ours[rule.algorithm] is not None and refusal(rule.algorithm, rule.protocol) is None,  # noqa: B023
-        )
+        lacks = partial(read.library.lacks, point.collective, nodes=among, each=point.ranks / among)
+        fitting = (read.rules.rules[at] for at in read.rules.fitting(query))
+        had = [each for each in fitting if lacks(each.algorithm, each.protocol) is None]
+        without |= {each.algorithm: None for each in had if known[each.algorithm] is None}
+        rule = next((each for each in had if ours[each.algorithm] is not None), None)
         chosen = None if rule is None else ours[rule.algorithm]
         if chosen in wrong:
             misled.append(point)

@@ -1,13 +1,15 @@
 """The names that libraries have for collectives and algorithms, and what stands for them in the emulator.
 
-NCCL: tuner interface v6 and the example plugin; UCC: the algorithms of its transport layer `tl/ucp`; MSCCL++: the names
-under which algorithms are registered are the user's.
+NCCL: tuner interface v6 and the example plugin; which collective has which algorithm, `ncclTopoTuneModel` in
+src/graph/tuning.cc at 5067397c. UCC: the algorithms of its transport layer `tl/ucp`, in the order of the enumerations
+in src/components/tl/ucp/COLLECTIVE/COLLECTIVE.h of openucx/ucc, so that a place is a number. MSCCL++: the names under
+which algorithms are registered are the user's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from ahbm.selectors import nccl_model
@@ -46,7 +48,19 @@ class Library:
     emulator stands for. An algorithm is the first of them that fits. None: the names are the user's, and taken as they
     are."""
     refusal: Refusal = lambda algorithm, protocol, nodes, each: None
-    """What the library has instead of what a rule names; None where it can run it."""
+    """What the library has instead of an algorithm that some collective of it has; None where it can run it."""
+    newer: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Collective -> algorithms that only newer versions of the library have: they are read, and not written."""
+
+    def lacks(self, collective: str, algorithm: str, protocol: str | None, nodes: float, each: float) -> str | None:
+        """What the library has instead of its `algorithm` for a collective; None where it can run it. protocol, nodes,
+        each: as of `ahbm.selectors.nccl_model.refusal`."""
+        known = list((self.algorithms or {}).get(collective, {}))
+        if known and algorithm not in known:
+            *others, last = known
+            has = f"{', '.join(others)} and {last}" if others else f"{last} alone"
+            return f"{has} for {self.collectives[collective]}, not {algorithm}"
+        return self.refusal(algorithm, protocol, nodes, each)
 
     def theirs(self, collective: str, algorithm: str) -> str | None:
         """The library's name of an algorithm of the emulator; None where the library has none."""
@@ -122,13 +136,20 @@ UCC = Library(
         "all_to_all": "alltoall",
     },
     {
-        "all_reduce": {"knomial": "recursive", "sra_knomial": "halving", "dbt": "double", "sliding_window": ""},
-        "all_gather": {"ring": "ring", "bruck": "bruck", "knomial": "recursive", "neighbor": "", "sparbit": ""},
+        "all_reduce": {
+            "knomial": "recursive",
+            "sra_knomial": "halving",
+            "dbt": "double",
+            "sliding_window": "",
+            "ring": "ring",
+        },
+        "all_gather": {"knomial": "recursive", "ring": "ring", "neighbor": "", "bruck": "bruck", "sparbit": ""},
         "reduce_scatter": {"ring": "ring", "knomial": "recursive"},
         "broadcast": {"knomial": "tree", "sag_knomial": "", "dbt": "double"},
-        "reduce": {"knomial": "tree", "dbt": "double", "srg_knomial": ""},
+        "reduce": {"knomial": "tree", "dbt": "double", "srg": ""},
         "all_to_all": {"pairwise": "pairwise", "bruck": "bruck", "onesided": ""},
     },
+    newer={"all_reduce": ("ring",)},
 )
 MSCCLPP = Library("MSCCL++", {"all_reduce": "allreduce", "all_gather": "allgather"}, None)
 """The collectives that its offline tuner knows."""

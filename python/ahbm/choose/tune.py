@@ -118,7 +118,7 @@ class Tuned:
                 found[_named(theirs)] = times[ours]
                 continue
             for knobs in self._knobs(point, ours):
-                if library.refusal(theirs, knobs.protocol, nodes, point.ranks / nodes) is not None:
+                if library.lacks(self.collective, theirs, knobs.protocol, nodes, point.ranks / nodes) is not None:
                     continue
                 if self.turning.at(point, ours, knobs).refused:
                     continue
@@ -146,7 +146,7 @@ def candidates(library: Library, collective: str, times: Mapping[str, int]) -> d
     """The library's name of each algorithm that it has -> the one of `times` that stands for it."""
     if library.algorithms is None:
         return {name: name for name in times} if collective in library.collectives else {}
-    known = library.algorithms.get(collective, {})
+    known = [one for one in library.algorithms.get(collective, {}) if one not in library.newer.get(collective, ())]
     return {theirs: ours for theirs in known if (ours := library.ours(collective, theirs, times)) is not None}
 
 

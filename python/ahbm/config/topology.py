@@ -11,7 +11,7 @@ from ahbm._core import Machine
 from ahbm.base import arguments, packaged
 from ahbm.base.load import load_text
 from ahbm.base.yaml_source import did_you_mean, scalar_text
-from ahbm.errors import ConfigError, TopologyError
+from ahbm.errors import ConfigError, Site, TopologyError
 
 ENV = "AHBM_TOPOLOGY"
 """Environment variable that names the topology to use."""
@@ -74,8 +74,36 @@ def load_machine(
         text = load_text(path)
     except OSError as error:
         raise TopologyError("AHBM-T102", f"cannot read topology {path}: {error}") from error
+    if (what := _foreign(text)) is not None:
+        raise TopologyError(
+            "AHBM-T102",
+            f"{path} is {what}: machines are read from topology.yaml alone",
+            sites=(Site("the file", f"{path}:1"),),
+            hint="ahbm init writes a topology.yaml with every key, ahbm calibrate one of measured times",
+        )
     origin = f"packaged {path.name}" if path.is_relative_to(packaged.ROOT) else str(path)
     return Machine.from_yaml(text, origin, [(key, scalar_text(value)) for key, value in overrides.items()])
+
+
+_XML = {
+    "system": "NCCL's topology in XML (NCCL_TOPO_FILE)",
+    "graphs": "graphs of NCCL in XML (NCCL_GRAPH_FILE)",
+    "platform": "a platform of SimGrid in XML",
+    "algo": "a plan of MSCCL in XML",
+}
+
+
+def _foreign(text: str) -> str | None:
+    """What a text is that is a machine's, or another file, of another tool; None where it may be YAML."""
+    head = text[:4096].lstrip("\ufeff \t\r\n")
+    if head.startswith("<"):
+        tags = re.findall(r"<([A-Za-z_][\w.-]*)", head)
+        return next((_XML[tag] for tag in tags if tag in _XML), "XML")
+    if re.match(r"GPU0\s+(GPU1|CPU Affinity|NIC0)", head):
+        return "the matrix of nvidia-smi topo -m"
+    if re.search(r"^(\S+\s+)?#\s*nThread\b", head, re.MULTILINE):
+        return "a log of nccl-tests (ahbm calibrate makes a machine of it)"
+    return None
 
 
 def resized(network: str, sips: int) -> dict[str, object]:
@@ -128,6 +156,11 @@ def name_of(machine: Machine) -> str:
     return DEFAULT if name == packaged.TOPOLOGY.name else name.removesuffix(".yaml")
 
 
+def _is_file(text: str) -> bool:
+    """Whether a text with a dot in it names a file of the working folder."""
+    return "." in text and len(text) < 256 and Path(text).is_file()
+
+
 def _find(asked: str | Path | None) -> Path:
     if not asked:
         return Path("topology.yaml") if Path("topology.yaml").exists() else packaged.TOPOLOGY
@@ -136,7 +169,7 @@ def _find(asked: str | Path | None) -> Path:
         return packaged.TOPOLOGY
     if text in names():
         return packaged.TOPOLOGIES / f"{text}.yaml"
-    if isinstance(asked, Path) or text.endswith((".yaml", ".yml")) or "/" in text or os.sep in text:
+    if isinstance(asked, Path) or text.endswith((".yaml", ".yml")) or "/" in text or os.sep in text or _is_file(text):
         return Path(text)
     raise TopologyError(
         "AHBM-T101",

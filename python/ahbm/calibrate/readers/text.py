@@ -35,6 +35,17 @@ TYPES = frozenset(
     )
 )
 """nccl-tests' names of types."""
+_ROW = re.compile(rf"(?<![^\s:>\])|])\d+\s+\d+\s+(?:{'|'.join(sorted(TYPES))})\s")
+_PREFIX = re.compile(r"\S{1,200}(?:\s+\S{1,200}){0,3}\s*")
+"""What launchers write before a line: `0: `, `[0] `, `[1,0]<stdout>:`, `[pod/name/container] `, a time of the day."""
+
+
+def without_prefix(line: str) -> str:
+    """A line of nccl-tests without what a launcher writes before those of each process (mpirun, srun, kubectl)."""
+    stripped = line.strip()
+    row = _ROW.search(stripped)
+    at = row.start() if row is not None else stripped.find("#")
+    return stripped[at:] if at > 0 and _PREFIX.fullmatch(stripped[:at]) else stripped
 
 
 @dataclass
@@ -59,8 +70,7 @@ def sizes(lines: list[str], origin: str, said: dict[str, str]) -> Iterator[Size]
     has_rows = False
     for number, line in enumerate(lines, 1):
         check_line(line, origin, number)
-        # Of several processes that print into one file, the name of a rank stands before its line.
-        stripped = re.sub(r"^\S+:(?:\s*(?=#)|\s+(?=\d))", "", line.strip())
+        stripped = without_prefix(line)
         op = next((op for program, op in PROGRAMS.items() if re.search(rf"\b{program}\b", stripped)), None)
         rank = RANK.match(stripped)
         if has_rows and (op or rank):

@@ -29,6 +29,8 @@ class Read:
     rules: Rules
     findings: tuple[Finding, ...] = ()
     """Warnings about what the library does with it that its author may not expect."""
+    notes: tuple[str, ...] = ()
+    """What of it is no rule here, or is read under an assumption."""
 
 
 @dataclass(frozen=True)
@@ -89,16 +91,17 @@ def collective_of(library: Library, theirs: str) -> str | None:
 def passed_over(library: Library, rules: Rules, origin: str) -> tuple[Rules, list[Finding]]:
     """The rules that a library can run, and a warning (AHBM-F200) for each of the others."""
     kept, findings = [], []
+    hint = f"an algorithm and a protocol that {library.name} has for these calls"
     for rule in rules:
         most = rule.nodes.most
         each = max(rule.ranks_per_node.least, rule.ranks.least / most if most else 0)
-        had = library.refusal(rule.algorithm, rule.protocol, inf if most is None else most, each)
+        had = library.lacks(rule.collective, rule.algorithm, rule.protocol, inf if most is None else most, each)
         if had is None:
             kept.append(rule)
             continue
         what = f"{library.name} has {had}: the line is passed over"
         site = Site(f"{rule.algorithm}/{rule.protocol}", f"{origin}:{rule.line}")
-        findings.append(Finding("AHBM-F200", what, (site,), "a protocol and an algorithm that these ranks can run"))
+        findings.append(Finding("AHBM-F200", what, (site,), hint))
     return Rules(tuple(kept)), findings
 
 
