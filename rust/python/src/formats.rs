@@ -6,7 +6,7 @@ use crate::logs::{self, Part};
 use ahbm_check::{PlanCheck, as_blocks};
 use ahbm_findings::Diagnostic;
 use ahbm_formats::chakra::PlanOptions;
-use ahbm_formats::{Document, Format, Reading, convert};
+use ahbm_formats::{Document, Format, Reading, convert, pytorch};
 use ahbm_plan::blocks::Places;
 use ahbm_plan::execution::ExecutionPlan;
 use ahbm_plan::{Algorithm, BY_PROTOCOL, Budget, Limit, Plan};
@@ -143,4 +143,21 @@ pub(crate) fn budget(limits: &[(String, u64)]) -> Result<Budget, Diagnostic> {
         })?;
         Ok(budget.with(limit, *value))
     })
+}
+
+/// Whether a path names traces that PyTorch wrote: the file of a rank, or a folder.
+#[pyfunction]
+#[pyo3(text_signature = "(path)")]
+pub(crate) fn is_pytorch_trace(path: PathBuf) -> bool {
+    pytorch::kind(&path).is_some()
+}
+
+/// The files of the job that a path names, where PyTorch wrote its traces: that of a rank and those of the others beside
+/// it, or those in a folder.
+///
+/// Raises `FormatError` (AHBM-F139, F183, F185), `BudgetError` (AHBM-B206).
+#[pyfunction]
+#[pyo3(text_signature = "(path)")]
+pub(crate) fn pytorch_traces(py: Python<'_>, path: PathBuf) -> PyResult<Vec<PathBuf>> {
+    pytorch::files(&path, &pytorch::Options::default()).map_err(|finding| errors::raise_one(py, finding))
 }

@@ -87,7 +87,9 @@ mod _core {
     #[pymodule_export]
     use super::features::{AlgorithmFeatures, CallFeatures, JobFeatures, MachineFeatures};
     #[pymodule_export]
-    use super::formats::{PyDocument, convert_plan, plan_files, plan_formats, plan_limits, read_plan};
+    use super::formats::{
+        PyDocument, convert_plan, is_pytorch_trace, plan_files, plan_formats, plan_limits, pytorch_traces, read_plan,
+    };
     #[pymodule_export]
     use super::gate::{Gate, Gates};
     #[pymodule_export]
@@ -125,5 +127,5 @@ mod _core {
     #[pymodule_export]
     use super::tl::Tl;
     #[pymodule_export]
-    use super::workload::{Replayed, Workload, is_pytorch_trace, pytorch_traces, trace_sort};
+    use super::workload::{Replayed, Workload, trace_sort};
 }

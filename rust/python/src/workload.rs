@@ -393,23 +393,6 @@ pub(crate) fn trace_sort(py: Python<'_>, path: PathBuf, limits: Vec<(String, u64
     })
 }
 
-/// Whether a path names traces that PyTorch wrote: the file of a rank, or a folder.
-#[pyfunction]
-#[pyo3(text_signature = "(path)")]
-pub(crate) fn is_pytorch_trace(path: PathBuf) -> bool {
-    pytorch::kind(&path).is_some()
-}
-
-/// The files of the job that a path names, where PyTorch wrote its traces: that of a rank and those of the others beside
-/// it, or those in a folder.
-///
-/// Raises `FormatError` (AHBM-F139, F183, F185), `BudgetError` (AHBM-B206).
-#[pyfunction]
-#[pyo3(text_signature = "(path)")]
-pub(crate) fn pytorch_traces(py: Python<'_>, path: PathBuf) -> PyResult<Vec<PathBuf>> {
-    pytorch::files(&path, &pytorch::Options::default()).map_err(|finding| errors::raise_one(py, finding))
-}
-
 /// A job that was replayed. Times are picoseconds from its start.
 #[pyclass(frozen, module = "ahbm._core")]
 pub struct Replayed {
