@@ -54,7 +54,7 @@ REFUSED = {
 }
 NOTICES = (
     r"nccl: Detected non-contiguous tensor in P2P operations.*rules_job.py:\d+",
-    r"nccl ignores tags: tag 1 \[rules_job.py:\d+\] and tag 2 \[rules_job.py:\d+\]",
+    r"nccl ignores tags: tag [12] \[rules_job.py:\d+\] and tag [12] \[rules_job.py:\d+\]",
     r"called in different orders: rank \d calls group \d+ \[rules_job.py:\d+\] and then \d+ \[rules_job.py:\d+\]",
     r"rank 0 alone \[rules_job.py:\d+\] and rank 1 in batch_isend_irecv \[rules_job.py:\d+\]",
     r"all_reduce \[rules_job.py:\d+\]: its tensor is written before its wait \[rules_job.py:\d+\]",
