@@ -101,7 +101,7 @@ def _foreign(text: str) -> str | None:
         return next((_XML[tag] for tag in tags if tag in _XML), "XML")
     if re.match(r"GPU0\s+(GPU1|CPU Affinity|NIC0)", head):
         return "the matrix of nvidia-smi topo -m"
-    if re.search(r"^(\S+\s+)?#\s*nThread\b", head, re.MULTILINE):
+    if re.match(r"(\S+\s+)?#\s*nThread\b", head):
         return "a log of nccl-tests (ahbm calibrate makes a machine of it)"
     return None
 

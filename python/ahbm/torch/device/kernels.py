@@ -52,7 +52,6 @@ CALLS = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "s
 
 
 _active: Any = torch._C._get_dispatch_mode
-_graph_task: Any = torch._C._current_graph_task_id
 _FAKE = torch._C._TorchDispatchModeKey.FAKE
 
 
@@ -153,7 +152,7 @@ class Kernels(TorchDispatchMode):
             out = func(*args, **kwargs)
         if index is None:
             # C++ makes gradients of nothing, such as zeros, and they are where the pass is.
-            index = before if given or _graph_task() < 0 else placing.latest
+            index = before if given or not memory.in_backward() else placing.latest
         elif index < 0:
             index = None
         placing.latest = before if index is None else index

@@ -236,6 +236,10 @@ honest = [0]
 """The thread whose tensors say for the moment where they are in truth; 0 where there is none."""
 
 
+def _is_honest() -> bool:
+    return bool(honest[0]) and honest[0] == get_ident()
+
+
 class _Plain(threading.local):
     on = False
 
@@ -249,7 +253,7 @@ def _index_of_storage(held: Any) -> int | None:
 
 
 def _device(x: Any) -> torch.device:
-    index = None if honest[0] and honest[0] == get_ident() else where(x)
+    index = None if _is_honest() else where(x)
     if index is not None:
         return _DEVICES[index] if index < len(_DEVICES) else torch.device(KIND, index)
     found: torch.device = _BASE.device.__get__(x)
@@ -260,8 +264,8 @@ def install() -> None:
     """Makes tensors and storages answer by their marks."""
     tensor: Any = torch.Tensor
     tensor.device = property(_device)
-    tensor.is_cuda = property(lambda x: not honest[0] and where(x) is not None)
-    tensor.is_cpu = property(lambda x: (honest[0] or where(x) is None) and on_host(x))
+    tensor.is_cuda = property(lambda x: not _is_honest() and where(x) is not None)
+    tensor.is_cpu = property(lambda x: (_is_honest() or where(x) is None) and on_host(x))
     tensor.get_device = lambda x: -1 if (index := where(x)) is None else index
     resizes = torch.UntypedStorage.resize_
 
@@ -281,7 +285,7 @@ def install() -> None:
 
     def fake_device(x: Any) -> torch.device:
         found: torch.device = tells(x)
-        index = None if found.type == "meta" or honest[0] == get_ident() else where(x)
+        index = None if found.type == "meta" or _is_honest() else where(x)
         return found if index is None else torch.device(KIND, index)
 
     fake.device = property(fake_device)

@@ -98,6 +98,10 @@ class Memory:
         self.allocated, self.requested, self.reserved = Count(), Count(), Count()
         self.small_allocated, self.small_reserved = Count(), Count()
         self.blocks, self.segments = Count(), Count()
+        self._counts = (
+            self.allocated, self.requested, self.reserved, self.small_allocated, self.small_reserved, self.blocks,
+            self.segments,
+        )  # fmt: skip
         self.retries = self.ooms = 0
         self.fraction = 1.0
         self._pools: dict[tuple[int, bool], Pool] = {}
@@ -342,18 +346,12 @@ class Memory:
 
     def reset_peak(self) -> None:
         """Peaks are what is held now."""
-        for count in (
-            self.allocated, self.requested, self.reserved, self.small_allocated, self.small_reserved, self.blocks,
-            self.segments,
-        ):  # fmt: skip
+        for count in self._counts:
             count.peak = count.now
 
     def reset_accumulated(self) -> None:
         """Sums begin anew."""
-        for count in (
-            self.allocated, self.requested, self.reserved, self.small_allocated, self.small_reserved, self.blocks,
-            self.segments,
-        ):  # fmt: skip
+        for count in self._counts:
             count.added = count.taken = 0
         self.retries = self.ooms = 0
 

@@ -14,8 +14,8 @@ import torch
 from torch.jit import _builtins as builtins
 from torch.utils import _device as defaults
 
-from ahbm.torch.device import checks, marks, streams, typed
-from ahbm.torch.device.kernels import _FAKE, _active, _graph_task, placing
+from ahbm.torch.device import checks, marks, memory, streams, typed
+from ahbm.torch.device.kernels import _FAKE, _active, placing
 from ahbm.torch.device.meter import meter
 
 _HOST = torch.device("cpu")
@@ -43,7 +43,7 @@ def _places(make: Callable[..., Any]) -> Callable[..., Any]:
         if device is None:
             if new and marks.where(args[0]) is not None:
                 return placed(make, args, kw, torch.device(marks.KIND, marks.where(args[0])))
-            if of_nothing and _graph_task() >= 0:  # by a backward function of the script's own
+            if of_nothing and memory.in_backward():  # by a backward function of the script's own
                 return placed(make, args, kw, _HOST)
             # A device by default is a mode of torch's, which asks below: see `_default`.
             return checks.hosted(make(*args, **kw))

@@ -13,9 +13,8 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from ahbm.torch.device import marks, memory
+from ahbm.torch.device.smi import CAPABILITY
 
-GENERATION = 9
-"""What scripts are told of the device's generation, see `module.CAPABILITY`."""
 _ATTENTION = "_scaled_dot_product_flash_attention_for_cpu_backward"
 KINDS = {_ATTENTION, "convolution", "convolution_backward"}
 """Operations that take memory beside their results."""
@@ -34,7 +33,7 @@ def take(index: int | None, name: str, args: Any) -> None:
     elif name == "convolution_backward":
         held.scratch(_channels_last(args[0]) + _channels_last(args[1]))
     else:
-        held.library(GENERATION)
+        held.library(CAPABILITY[0])
 
 
 def _channels_last(x: torch.Tensor) -> int:
