@@ -1232,6 +1232,10 @@ class Plan:
         """Number of steps over all ranks, as the file counts them."""
 
     @property
+    def out_of_place(self, /) -> bool:
+        """True when it is for calls whose input and output are two memories; a plan may be for both kinds."""
+
+    @property
     def protocol(self, /) -> str | None:
         """The protocol that the plan of thread blocks was written for: "Simple", "LL" or "LL128"; None for others."""
 

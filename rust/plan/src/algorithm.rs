@@ -102,6 +102,14 @@ impl Algorithm {
         }
     }
 
+    /// Whether it is for calls whose input and output are two memories.
+    pub const fn out_of_place(&self) -> bool {
+        match self {
+            Self::Blocks(plan) => plan.out_of_place,
+            _ => !self.in_place(),
+        }
+    }
+
     /// True when it says which bytes go where.
     pub const fn has_buffers(&self) -> bool {
         !matches!(self, Self::Messages(_))

@@ -96,6 +96,12 @@ impl PyDocument {
         self.algorithm().in_place()
     }
 
+    /// True when it is for calls whose input and output are two memories; a plan may be for both kinds.
+    #[getter]
+    fn out_of_place(&self) -> bool {
+        self.algorithm().out_of_place()
+    }
+
     /// Sizes, in bytes of the larger of operand and result, are multiples of this for elements of `item` bytes; 1 for a
     /// trace without buffers.
     #[pyo3(text_signature = "($self, item)")]

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from xml.etree import ElementTree
 
-from ahbm._core import Plan
 from ahbm.base.rules import Rule, Rules, Span
 from ahbm.choose.formats.format import Read
 from ahbm.choose.names import MSCCL
@@ -45,7 +43,7 @@ def read(path: Path) -> Read:
         plan = read_plan(str(file), PLAIN)
         least, most = plan.sizes
         rule = Rule(plan.collective, str(file), Span(least, most), Span(plan.ranks, plan.ranks), line=1)
-        match serves := places(plan, file):
+        match serves := (plan.in_place, plan.out_of_place):
             case False, False:
                 notes.append(f"{file.name} is for calls neither in place nor out of place: passed over")
                 continue
@@ -68,13 +66,3 @@ def _hidden(rules: Sequence[tuple[Rule, tuple[bool, bool]]], origin: str) -> Ite
         found = [hidden[kind].get(rule.algorithm) for kind in (0, 1) if serves[kind]]
         if found[0] is not None and None not in found:
             yield found[0]
-
-
-def places(plan: Plan, file: Path) -> tuple[bool, bool]:
-    """Whether a plan is for calls in place, and for those out of place."""
-    if plan.format != "msccl_xml":
-        return plan.in_place, not plan.in_place
-    with file.open("rb") as content:
-        _, head = next(ElementTree.iterparse(content, ("start",)))
-    apart = head.get("outofplace")
-    return plan.in_place, not plan.in_place if apart is None else apart.strip() == "1"
