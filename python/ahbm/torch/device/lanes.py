@@ -7,6 +7,7 @@ where iterations end (`steps`). Nothing is kept after enough of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
+from typing import TYPE_CHECKING
 
 from ahbm.ranks.blame import call_origin
 from ahbm.ranks.seat import Call
@@ -14,6 +15,9 @@ from ahbm.torch.compute import Stopwatch
 from ahbm.torch.device import steps
 from ahbm.torch.device.kept import Kept
 from ahbm.torch.journal import Event, Journal
+
+if TYPE_CHECKING:
+    from ahbm.torch.device.meter import Work
 
 MOST = 2_000_000
 """Nodes of a rank that are kept."""
@@ -68,15 +72,19 @@ class Lanes(Journal):
     def _chain(self, numbers: list[int]) -> None:
         self._chains[self.stream] = numbers
 
-    def kernel(self, name: str, operations: int, nbytes: int, kind: str, host: bool) -> None:
-        """A kernel on the current stream; see `Meter.add`."""
-        if operations or nbytes:
+    def kernel(self, work: Work) -> None:
+        """A kernel on the current stream; see `Meter.run`."""
+        name, operations, nbytes, arithmetic, host, kind, dims = work
+        if operations or nbytes or dims:
             with self._lock:
                 if not self.full:
                     event = self._add("COMP_NODE", name)
                     event.facts = {"num_ops": operations, "tensor_size": nbytes}
-                    if kind != "f16":
-                        event.facts["num_ops_dtype"] = kind
+                    if arithmetic != "f16":
+                        event.facts["num_ops_dtype"] = arithmetic
+                    if dims:
+                        event.facts["kernel_kind"] = kind
+                        event.facts["kernel_dims"] = dims
                     if host:
                         event.facts["host_copy"] = 1
                     event.stream = self.stream
