@@ -167,11 +167,11 @@ def _decomposed(call: Call, shape: _Shape, q: Tensor, mask: Tensor | None, *, ba
     batch = shape.batch * shape.heads
     scores = Tensor((batch, shape.queries, shape.keys), q.dtype)
     rows = Tensor((batch, shape.queries, shape.size), q.dtype)
-    turned = Tensor((batch, shape.size, shape.keys), q.dtype, (shape.size * shape.keys, 1, shape.size))
+    keys = Tensor((batch, shape.size, shape.keys), q.dtype, (shape.size * shape.keys, 1, shape.size))
     values = Tensor((batch, shape.keys, shape.value_size), q.dtype)
     inner = Call("bmm", (rows,), None, call.flags)
-    nbytes = scores.nbytes + rows.nbytes + turned.nbytes
-    first = product(inner, rows, turned, nbytes)
+    nbytes = scores.nbytes + rows.nbytes + keys.nbytes
+    first = product(inner, rows, keys, nbytes)
     second = product(inner, scores, values, nbytes)
     count, columns = batch * shape.queries, shape.keys
     kind = "softmax_backward" if back else "softmax"

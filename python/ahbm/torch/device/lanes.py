@@ -7,7 +7,6 @@ where iterations end (`steps`). Nothing is kept after enough of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from typing import TYPE_CHECKING
 
 from ahbm.ranks.blame import call_origin
 from ahbm.ranks.seat import Call
@@ -15,9 +14,6 @@ from ahbm.torch.compute import Stopwatch
 from ahbm.torch.device import steps
 from ahbm.torch.device.kept import Kept
 from ahbm.torch.journal import Event, Journal
-
-if TYPE_CHECKING:
-    from ahbm.torch.device.meter import Work
 
 MOST = 2_000_000
 """Nodes of a rank that are kept."""
@@ -72,9 +68,17 @@ class Lanes(Journal):
     def _chain(self, numbers: list[int]) -> None:
         self._chains[self.stream] = numbers
 
-    def kernel(self, work: Work) -> None:
+    def kernel(
+        self,
+        name: str,
+        operations: int,
+        nbytes: int,
+        arithmetic: str,
+        host: bool,
+        kind: str = "plain",
+        dims: tuple[int, ...] = (),
+    ) -> None:
         """A kernel on the current stream; see `Meter.run`."""
-        name, operations, nbytes, arithmetic, host, kind, dims = work
         if operations or nbytes or dims:
             with self._lock:
                 if not self.full:

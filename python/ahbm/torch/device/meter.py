@@ -124,7 +124,9 @@ class Meter:
         if ps is None:
             if len(self._takes) >= KNOWN:
                 self._takes.clear()
-            ps = self.machine.kernel_ps(name, flops, nbytes, arithmetic=arithmetic, host=host, kind=kind, dims=dims, factors=self.factors)
+            ps = self.machine.kernel_ps(
+                name, flops, nbytes, arithmetic=arithmetic, host=host, kind=kind, dims=dims, factors=self.factors
+            )
             self._takes[work] = ps
         self.flops += flops
         self.bytes += nbytes
@@ -138,7 +140,7 @@ class Meter:
         row[2] += nbytes
         row[3] += ps
         if self.lanes is not None:
-            self.lanes.kernel(work)
+            self.lanes.kernel(*work)
 
     def use(self, stream: int) -> None:
         """Kernels go to this stream."""
