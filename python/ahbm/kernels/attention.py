@@ -117,7 +117,7 @@ def _forward(call: Call) -> list[Kernel]:
     main = kernel(
         "attention",
         *(shape.batch, shape.heads, shape.queries, shape.keys, shape.size, causal, BACKENDS[kind], shape.key_heads),
-        int(bool(call.number(places.dropout))),
+        *([1] if call.number(places.dropout) else []),
         nbytes=nbytes,
         operations=operations,
         arithmetic=call.arithmetic(q),
@@ -146,7 +146,7 @@ def _backward(call: Call) -> list[Kernel]:
     main = kernel(
         "attention_backward",
         *(shape.batch, shape.heads, shape.queries, shape.keys, shape.size, causal, BACKENDS[kind], shape.key_heads),
-        int(bool(call.number(places.dropout))),
+        *([1] if call.number(places.dropout) else []),
         nbytes=nbytes,
         operations=operations,
         arithmetic=call.arithmetic(q),

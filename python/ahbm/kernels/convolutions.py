@@ -67,7 +67,8 @@ class _Shape:
         """What changes a tensor's layout, or back. One pixel, or one tap, has no order."""
         if not self.transforms or prod(x.shape[2:]) == 1:
             return []
-        return [kernel("strided", x.numel, int(prod(x.shape[2:]) < 32), nbytes=2 * x.numel * x.itemsize)]
+        crossed = [1] if prod(x.shape[2:]) < 32 else []
+        return [kernel("strided", x.numel, *crossed, nbytes=2 * x.numel * x.itemsize)]
 
 
 def _shape(call: Call, x: Tensor, y: Tensor, weight: Tensor, groups: int, stride: int) -> _Shape:

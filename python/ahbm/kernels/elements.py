@@ -64,23 +64,23 @@ def of(call: Call) -> Kernel:
     return kernel(
         kind,
         largest.numel,
-        _STEEP.get(call.name, 0) if kind == "pointwise" else _crossed(kind, operands, outs),
+        *(_STEEP.get(call.name, ()) if kind == "pointwise" else _crossed(kind, operands, outs)),
         nbytes=total(call, outs),
         arithmetic=call.arithmetic(largest, multiplies=False),
     )
 
 
-_STEEP = {"gelu": 1, "gelu_backward": 2, "erf": 1, "erfinv": 1, "ndtri": 1, "lgamma": 2, "digamma": 2}
-"""Functions of many instructions for an element."""
+_STEEP = {"gelu": (1,), "gelu_backward": (2,), "erf": (1,), "erfinv": (1,), "lgamma": (2,), "digamma": (2,)}
+"""Functions that take so many times the instructions of an error function: their second dimension."""
 
 
-def _crossed(kind: str, operands: Sequence[Tensor], outs: Sequence[Tensor]) -> int:
+def _crossed(kind: str, operands: Sequence[Tensor], outs: Sequence[Tensor]) -> tuple[int, ...]:
     """1 where the quickest axis of an operand is not that of another, as in a copy that transposes."""
     if kind != "strided":
-        return 0
+        return ()
     full = [x for x in (*operands, *outs) if len(x.shape) == len(outs[0].shape) and x.numel == outs[0].numel]
     axes = {next((i for i, n in enumerate(x.shape) if n > 1 and x.step[i] == 1), -1) for x in full} - {-1}
-    return int(len(axes) > 1)
+    return (1,) if len(axes) > 1 else ()
 
 
 def kind_of(operands: Sequence[Tensor], outs: Sequence[Tensor], largest: Tensor) -> str:
@@ -185,7 +185,7 @@ def _copy(call: Call) -> list[Kernel]:
             kind = "cast"
     many = max(call.outs, key=lambda x: x.numel).numel if call.outs else out.numel
     arithmetic = call.arithmetic(out, multiplies=False)
-    return [*before, kernel(kind, many, _crossed(kind, [source], [out]), nbytes=nbytes, arithmetic=arithmetic)]
+    return [*before, kernel(kind, many, *_crossed(kind, [source], [out]), nbytes=nbytes, arithmetic=arithmetic)]
 
 
 def _like(call: Call, source: Tensor) -> Tensor:

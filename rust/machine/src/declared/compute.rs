@@ -85,42 +85,42 @@ compute! {
     /// What every kernel takes beside its work.
     kernel: KernelKeys => KernelLaw {
         /// From its start to its first work and from its last to its end, in ns.
-        start_ns = 1270.0,
+        start_ns = 1260.0,
     }
     /// The memory and the L2, for kernels that move bytes.
     memory: MemoryKeys => MemoryLaw {
         /// Share of the bandwidth of the data sheet that streams reach.
-        share = 0.901,
+        share = 0.898,
         /// How much faster bytes go that the L2 holds.
-        l2_gain = 1.14,
+        l2_gain = 1.13,
         /// Share of the L2 from which on half of the bytes go to the memory.
-        l2_fill = 0.957,
+        l2_fill = 0.881,
     }
     /// Functions of each element: cycles of a unit for an element, where those last longer than its bytes.
     element: ElementKeys => ElementLaw {
         /// Of dense operands of one type, in loads of 16 bytes.
-        pointwise_cycles = 0.168,
+        pointwise_cycles = 0.162,
         /// Besides, for each error function or exponential chain (`dims[1]` of the kernel: GELU 1, its gradient 2).
-        erf_cycles = 0.152,
+        erf_cycles = 0.155,
         /// Of operands of several types, element by element.
-        cast_cycles = 0.713,
+        cast_cycles = 0.712,
         /// What such a kernel takes besides to start, in ns.
-        cast_ns = 964.0,
+        cast_ns = 968.0,
         /// Of operands that are not dense in one order.
-        strided_cycles = 0.741,
+        strided_cycles = 0.726,
         /// Of operands whose quickest dimensions differ, as in a transposing copy (`dims[1]` of the kernel is 1).
         crossed_cycles = 1.52,
         /// With an operand that is repeated, where as much is read as written.
-        broadcast_cycles = 0.706,
+        broadcast_cycles = 0.711,
         /// Of random numbers, as of dropout.
-        random_cycles = 0.548,
+        random_cycles = 0.546,
         /// What a kernel that only writes takes to start and end, in ns.
-        fill_ns = 841.0,
+        fill_ns = 835.0,
     }
     /// One launch over chunks of many tensors, as of optimizers.
     foreach: ForeachKeys => ForeachLaw {
         /// Share of the bandwidth of the data sheet.
-        share = 0.786,
+        share = 0.787,
         /// Cycles of a unit for each read or write of an element.
         cycles = 0.0927,
         /// Cycles besides that a block takes for each of the up to 65,536 elements of its chunk.
@@ -129,43 +129,43 @@ compute! {
     /// Sums, means, maxima.
     reduce: ReduceKeys => ReduceLaw {
         /// To start and end, in ns.
-        start_ns = 2890.0,
-        /// Share of the bandwidth of the data sheet.
-        share = 0.57,
+        start_ns = 3170.0,
+        /// Down columns: share of the bandwidth of the data sheet.
+        share = 0.781,
         /// Cycles of a unit for an element.
-        cycles = 0.0367,
+        cycles = 0.147,
         /// Cycles of a unit for a result.
-        result_cycles = 0.347,
+        result_cycles = 0.502,
         /// What a thread takes to load and add four elements, one after the other, in ns.
-        step_ns = 129.0,
+        step_ns = 86.8,
         /// What blocks that share a sum take besides, in ns.
-        shared_ns = 5220.0,
+        shared_ns = 5550.0,
         /// What a thread takes to add the sum of a block to the last, in ns.
-        part_ns = 173.0,
+        part_ns = 169.0,
     }
     /// Layer norm, RMS norm and the like: a block for each row.
     norm: NormKeys => NormLaw {
         /// Cycles of a unit for a row.
-        row_cycles = 124.0,
+        row_cycles = 123.0,
         /// Cycles of a unit for an element.
-        cycles = 0.905,
+        cycles = 0.902,
         /// Cycles of a unit for an element of the gradient of the input.
-        backward_cycles = 0.129,
+        backward_cycles = 0.124,
         /// Gradient of the weights: what the block of 32 columns takes for a row, in ns.
-        weights_ns = 4.46,
+        weights_ns = 4.45,
     }
     /// Batch norm: cycles of a unit for an element.
     batch_norm: BatchNormKeys => BatchNormLaw {
         /// With channels last: to start and end, in ns.
-        start_ns = 2510.0,
+        start_ns = 2500.0,
         /// With channels last: of the statistics.
         cycles = 0.786,
         /// With channels last: of the elements.
         element_cycles = 0.383,
         /// With channels last: of the sums of the gradient.
-        backward_cycles = 0.499,
+        backward_cycles = 0.498,
         /// With channels last: of the elements of the gradient.
-        backward_element_cycles = 0.494,
+        backward_element_cycles = 0.493,
         /// With channels first, a block for each channel.
         first_cycles = 0.817,
         /// With channels first, of the gradient.
@@ -176,32 +176,32 @@ compute! {
     /// Softmax and its logarithm: a warp or a block for each row.
     softmax: SoftmaxKeys => SoftmaxLaw {
         /// To start and end, in ns.
-        start_ns = 1290.0,
+        start_ns = 1280.0,
         /// Share of the bandwidth of the data sheet for rows of more than 1,024, which are read more than once.
-        long_share = 0.673,
+        long_share = 0.672,
         /// Cycles of a unit for a row.
-        row_cycles = 13.4,
+        row_cycles = 15.0,
         /// Cycles of a unit for an element.
-        cycles = 0.327,
+        cycles = 0.325,
         /// Cycles of a unit for an element of the gradient.
-        backward_cycles = 0.255,
+        backward_cycles = 0.25,
     }
     /// Rows by their numbers: gathers, scatters, tables of embeddings, sorts.
     table: TableKeys => TableLaw {
         /// Cycles of a unit for a row that is added.
-        row_cycles = 25.9,
+        row_cycles = 26.0,
         /// Cycles of a unit for an element that is added where others may add.
         scatter_cycles = 1.82,
         /// Gradient of a table, up to 3,072 indices: what a block takes for an index, in ns.
         index_ns = 26.0,
         /// Gradient of a table, more indices: cycles of a unit for an element of their rows.
-        cycles = 2.91,
+        cycles = 2.9,
         /// A pass of a sort of all elements: to start and end, in ns.
-        sort_ns = 7620.0,
+        sort_ns = 7630.0,
         /// Sorts of many rows: cycles of a unit for 32 elements.
         sort_row_cycles = 416.0,
         /// Running sums: to start and end, in ns.
-        scan_ns = 372.0,
+        scan_ns = 302.0,
     }
     /// Pooling.
     pool: PoolKeys => PoolLaw {
@@ -215,28 +215,28 @@ compute! {
         /// What a thread takes for each of its rows, in ns.
         row_ns = 844.0,
         /// What the gradient takes, as a share of that.
-        backward_share = 0.626,
+        backward_share = 0.625,
     }
     /// Products of matrices on the tensor units: blocks make tiles of the result.
     product: ProductKeys => ProductLaw {
         /// To start and end, in ns.
-        start_ns = 2640.0,
+        start_ns = 2550.0,
         /// Share of the peak that a tile of 128 x 128 reaches.
-        share = 0.764,
+        share = 0.766,
         /// The same in TF32.
-        tf32_share = 0.589,
+        tf32_share = 0.623,
         /// Which part of the time of a tile follows its circumference, which is what its operands take, rather than its area.
-        narrow = 0.291,
+        narrow = 0.261,
         /// What a tile takes besides its inner loop, in ns.
-        tile_ns = 999.0,
+        tile_ns = 1040.0,
         /// Which part of a last wave of tiles that does not fill the units is lost.
-        wave = 0.00356,
+        wave = 0.00285,
         /// What dividing the inner dimension takes besides, in ns.
-        split_ns = 1790.0,
+        split_ns = 3710.0,
         /// Share of the bandwidth of the data sheet.
-        memory_share = 0.763,
+        memory_share = 0.768,
         /// Share of the rate that is left where rows are multiples of 4 bytes alone; twice that of 8, half of 2.
-        unaligned = 0.298,
+        unaligned = 0.3,
     }
     /// Products in f32 without TF32, on the vector units.
     vector: VectorKeys => VectorLaw {
@@ -245,28 +245,32 @@ compute! {
         /// The clock that lasts under such work, for want of power; a unit whose clock is higher falls to it.
         sustained_mhz = 1450.0,
         /// Which part of the time of a tile follows its circumference rather than its area.
-        narrow = 0.201,
+        narrow = 0.254,
         /// What a tile takes besides its inner loop, in ns.
-        tile_ns = 9.78,
+        tile_ns = 6.26,
         /// Which part of a last wave of tiles that does not fill the units is lost.
-        wave = 0.437,
+        wave = 0.0481,
         /// What dividing the inner dimension takes besides, in ns.
         split_ns = 3000.0,
     }
     /// Convolutions as products; those of one tap with channels last are plain products.
     convolution: ConvolutionKeys => ConvolutionLaw {
         /// To start and end, in ns.
-        start_ns = 5850.0,
+        start_ns = 5860.0,
         /// Forward: share of the rate of a plain product.
-        share = 0.901,
+        share = 0.872,
         /// Gradient of the input: share of the rate of a plain product.
-        input_share = 0.718,
+        input_share = 0.697,
+        /// Gradient of the input with a stride: share of that.
+        strided_share = 0.81,
         /// Gradient of the weight: share of the rate of a plain product.
-        weight_share = 0.573,
+        weight_share = 0.989,
+        /// The same in TF32.
+        tf32_weight_share = 0.473,
         /// Forward in f32 without TF32: share of the peak.
-        vector_share = 0.49,
+        vector_share = 0.466,
         /// Gradient of the input in f32 without TF32: share of the peak.
-        vector_input_share = 0.467,
+        vector_input_share = 0.443,
         /// Gradient of the weight in f32 without TF32: share of the peak.
         vector_weight_share = 0.241,
         /// How much quicker that is for 3 x 3 taps, by the algorithm of Winograd.
@@ -283,19 +287,19 @@ compute! {
     /// Fused attention: blocks of 128 queries.
     attention: AttentionKeys => AttentionLaw {
         /// To start and end, in ns.
-        start_ns = 6520.0,
+        start_ns = 6620.0,
         /// Share of the peak of its products.
-        share = 0.616,
+        share = 0.615,
         /// Cycles of a unit for the exponential of a score.
-        score_cycles = 0.0912,
+        score_cycles = 0.0906,
         /// What a block takes besides, in ns.
-        tile_ns = 1780.0,
+        tile_ns = 1750.0,
         /// Gradient: share of the peak of its products.
-        backward_share = 0.828,
+        backward_share = 0.844,
         /// Gradient: cycles of a unit for a score.
-        backward_score_cycles = 0.451,
+        backward_score_cycles = 0.459,
         /// Cycles of a unit for the random number of a score, with dropout (`dims[8]` of the kernel is 1).
-        random_cycles = 0.202,
+        random_cycles = 0.206,
     }
     /// What the host takes.
     host: HostKeys => HostLaw {

@@ -99,8 +99,12 @@ impl Device<'_> {
         } else if plain {
             (self.peak(kernel.arithmetic), engine.share)
         } else {
-            let share =
-                [of.convolution.share, of.convolution.input_share, of.convolution.weight_share][pass as usize % 3];
+            let strided = if d[9] > 1.0 { of.convolution.strided_share } else { 1.0 };
+            let weight = match kernel.arithmetic {
+                Arithmetic::Tf32 => of.convolution.tf32_weight_share,
+                _ => of.convolution.weight_share,
+            };
+            let share = [of.convolution.share, of.convolution.input_share * strided, weight][pass as usize % 3];
             (self.peak(kernel.arithmetic), share * engine.share)
         };
         let aligned = self.aligned(kernel.arithmetic, &[from, to]);
