@@ -149,7 +149,7 @@ ACCELERATORS: Mapping[tuple[str, ...], Accelerator] = {
         "B200 SXM", "NVIDIA HGX B200 specifications, by 8", 2250, 8000, 180, 900, 37, 75, 1125, 4500, PCIE_5
     ),
     ("H200",): Accelerator(
-        "H200 SXM", "NVIDIA H200 Tensor Core GPU datasheet", 989.4, 4800, 141, 450, 67, 67, 494.7, 1978.9, PCIE_5
+        "H200 SXM", "NVIDIA H200 Tensor Core GPU datasheet", 989.4, 4800, 139.8, 450, 67, 67, 494.7, 1978.9, PCIE_5
     ),
     ("H100", "PCIE"): Accelerator("H100 PCIe", _H100, 756, 2000, 80, 300, 51, 51, 378, 1513, PCIE_5),
     ("H100", "NVL"): Accelerator("H100 NVL", _H100, 835, 3900, 94, 300, 60, 60, 418, 1670, PCIE_5),

@@ -51,8 +51,6 @@ class Meter:
         """Per name of a kernel: how many, operations, bytes, ps."""
         self.host_ps = 0
         """Where the host is: at the end of what the device had when the host last waited for it."""
-        self.types: set[str] = set()
-        """Those in which operations were done."""
         self.tape: Callable[[Work], None] | None = None
         """Takes kernels that are captured, and take no time yet."""
         self._takes: dict[Work, int] = {}
@@ -103,8 +101,6 @@ class Meter:
                 self._takes.clear()
             ps = self.machine.kernel_ps(name, flops, nbytes, arithmetic=kind, host=host, factors=self.factors)
             self._takes[work] = ps
-        if flops:
-            self.types.add(kind)
         self.flops += flops
         self.bytes += nbytes
         self.kernels += 1
