@@ -134,7 +134,8 @@ impl Reader {
         } else if is_call(category) {
             let ((start, _), args) = (event.span(file, offset)?, event.args(file, offset)?);
             if let Some(correlation) = args.get("correlation").and_then(number) {
-                self.calls.insert(correlation, (self.thread(event), start));
+                let thread = self.thread(event);
+                self.calls.insert(correlation, (thread, start));
             }
         } else if matches!(category, "cpu_op" | "Operator") {
             let ((start, ps), args) = (event.span(file, offset)?, event.args(file, offset)?);
@@ -155,7 +156,7 @@ impl Reader {
 
     /// Puts operations into those that they are part of, and kernels to what launched them.
     fn finish(mut self) -> Profile {
-        let mut profile = self.profile;
+        let mut profile = std::mem::take(&mut self.profile);
         self.operations.sort_by_key(|op| (op.thread, op.start, std::cmp::Reverse(op.ps)));
         self.kernels.sort_by_key(|kernel| (kernel.start, kernel.stream, kernel.correlation));
         let starts = self.operations.iter().map(|op| op.start).chain(self.kernels.iter().map(|kernel| kernel.start));
