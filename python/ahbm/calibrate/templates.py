@@ -136,8 +136,8 @@ def of(tables: Sequence[Table], accelerator: str | None = None, nic_gbs: float |
     return Template(first.accelerator or "unknown", tree, None if alone else size)
 
 
-def read(path: str | Path, whole: bool = False) -> Template:
-    """The template in a `topology.yaml`, or of a packaged machine; `whole`: with its launch and protocols.
+def declared(path: str | Path) -> dict[str, Any]:
+    """The tree of a `topology.yaml`, or of a packaged machine.
 
     Raises ConfigError (AHBM-C195), and TopologyError for what is no machine.
     """
@@ -149,7 +149,13 @@ def read(path: str | Path, whole: bool = False) -> Template:
         raise ConfigError("AHBM-C195", f"template {name} cannot be read: {error}") from error
     # What is no machine, or a bomb of aliases, goes no further.
     Machine.from_yaml(text, name, [])
-    tree = yaml.safe_load(text) or {}
+    return yaml.safe_load(text) or {}
+
+
+def read(path: str | Path, whole: bool = False) -> Template:
+    """The template in a `topology.yaml`, or of a packaged machine; `whole`: with its launch and protocols. Raises as
+    `declared`."""
+    name, tree = str(path), declared(path)
     if not isinstance((tree.get("system") or {}).get("sips"), dict):
         raise ConfigError("AHBM-C195", f"template {name} has no system.sips", hint="give a topology.yaml")
     ranges = (tree.get("calibration") or {}).get("ranges") or ()
@@ -162,6 +168,11 @@ def read(path: str | Path, whole: bool = False) -> Template:
     steps = sorted(float(each.get("step_ns", 0)) for each in protocols.values() if isinstance(each, dict))
     overhead = launch.get("overhead_ns") if isinstance(launch, dict) else None
     return Template(name, tree, size, None if overhead is None else float(overhead), steps, ranges=ranges)
+
+
+def alone(facts: Accelerator) -> dict[str, Any]:
+    """Eight accelerators of one node, by their data sheet alone."""
+    return _tree(facts, 8, True, None)
 
 
 def computing(tree: Mapping[str, Any], accelerator: str) -> dict[str, Any]:
