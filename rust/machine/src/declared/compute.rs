@@ -28,6 +28,9 @@ macro_rules! compute {
                 clock_mhz: Option<Real> = None,
                 /// The cache that all units share, in units of 2^20 bytes.
                 l2_mib: Option<Real> = None,
+                /// Power of the accelerator, in watts; where it does not suffice for the clock, units that multiply fall to
+                /// what it suffices for. By default it suffices.
+                watts: Option<Real> = None,
                 $($(#[doc = $about])+ $section: $keys = $keys::default(),)+
             }
         }
@@ -41,6 +44,8 @@ macro_rules! compute {
             pub clock_mhz: f64,
             /// The cache that all units share, in units of 2^20 bytes.
             pub l2_mib: f64,
+            /// Power of the accelerator, in watts; infinite where it suffices for the clock.
+            pub watts: f64,
             $($(#[doc = $about])+ pub $section: $name,)+
         }
 
@@ -51,6 +56,7 @@ macro_rules! compute {
                     units: self.units.map_or(0.0, |units| f64::from(units.0)),
                     clock_mhz: self.clock_mhz.map_or(0.0, |mhz| mhz.0),
                     l2_mib: self.l2_mib.map_or(0.0, |mib| mib.0),
+                    watts: self.watts.map_or(f64::INFINITY, |watts| watts.0),
                     $($section: $name { $($field: self.$section.$field.0,)+ },)+
                 }
             }
@@ -225,6 +231,8 @@ compute! {
         share = 0.766,
         /// The same in TF32.
         tf32_share = 0.623,
+        /// What a unit takes for each GHz of its clock while it multiplies, in watts; that of a T4, an L4 and an A100 whose power is short.
+        watts_per_ghz = 2.1,
         /// Which part of the time of a tile follows its circumference, which is what its operands take, rather than its area.
         narrow = 0.261,
         /// What a tile takes besides its inner loop, in ns.

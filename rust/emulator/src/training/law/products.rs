@@ -95,7 +95,7 @@ impl Device<'_> {
                 of.convolution.vector_input_share,
                 of.convolution.vector_weight_share * winograd,
             ];
-            (self.peak(kernel.arithmetic), share[pass as usize % 3])
+            (self.peak(kernel.arithmetic) * self.lasting(f64::INFINITY), share[pass as usize % 3])
         } else if plain {
             (self.peak(kernel.arithmetic), engine.share)
         } else {
@@ -120,20 +120,28 @@ impl Device<'_> {
         let of = self.compute;
         match arithmetic {
             Arithmetic::F32 => Engine {
-                share: of.vector.share * (of.vector.sustained_mhz / of.clock_mhz).min(1.0),
+                share: of.vector.share * self.lasting(of.vector.sustained_mhz),
                 narrow: of.vector.narrow,
                 tile_ns: of.vector.tile_ns,
                 wave: of.vector.wave,
                 split_ns: of.vector.split_ns,
             },
             _ => Engine {
-                share: if arithmetic == Arithmetic::Tf32 { of.product.tf32_share } else { of.product.share },
+                share: [of.product.share, of.product.tf32_share][usize::from(arithmetic == Arithmetic::Tf32)]
+                    * self.lasting(f64::INFINITY),
                 narrow: of.product.narrow,
                 tile_ns: of.product.tile_ns,
                 wave: of.product.wave,
                 split_ns: of.product.split_ns,
             },
         }
+    }
+
+    /// Which share of the clock lasts while all units multiply: what power suffices for, up to a limit in MHz.
+    fn lasting(&self, limit: f64) -> f64 {
+        let of = self.compute;
+        let powered = of.watts / (self.units * of.product.watts_per_ghz) * 1000.0;
+        (powered.min(limit) / of.clock_mhz).min(1.0)
     }
 
     /// Which share of the rate tensor units keep where rows are not multiples of 16 bytes: loads are of 8, 4 or 2 bytes
