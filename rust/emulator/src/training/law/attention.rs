@@ -25,7 +25,12 @@ impl Device<'_> {
         let random = if d[8] == 0.0 { 0.0 } else { of.attention.random_cycles };
         let multiplying = ratio(scores * products * size, unit * share.min(1.0));
         let rating = ratio(scores * (exponential + random) * 1000.0, of.clock_mhz);
-        let block = multiplying.hypot(rating) + of.attention.tile_ns;
+        let backend = match d[6] {
+            0.0 => of.attention.flash_share,
+            1.0 => of.attention.efficient_share,
+            _ => 1.0,
+        };
+        let block = multiplying.hypot(rating) / backend.max(1e-3) + of.attention.tile_ns;
         let taken = blocks / self.units;
         let waves = taken.max(1.0);
         of.attention.start_ns + (waves * block).max(self.moving(kernel.bytes as f64, of.memory.share))
