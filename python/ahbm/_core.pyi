@@ -16,6 +16,7 @@ __all__ = [
     "AstraRun",
     "AstraSetup",
     "CallFeatures",
+    "Compute",
     "DecisionTree",
     "Flow",
     "Gate",
@@ -295,6 +296,22 @@ class CallFeatures:
     @property
     def producers(self, /) -> int:
         """Computations that it waits for."""
+
+@final
+class Compute:
+    """What kernels of a training job take by their class and dimensions, and what their host takes."""
+
+    @property
+    def fit(self) -> dict[str, Any] | None:
+        """How they were fitted, as the machine has it: a dict, or None."""
+
+    @property
+    def source(self, /) -> str | None:
+        """Where the numbers are from, if the machine says it."""
+
+    @property
+    def values(self) -> dict[str, float]:
+        """Every number by its path below `compute` of the topology, e.g. `"units"` or `"host.operation_ns"`."""
 
 @final
 class DecisionTree:
@@ -694,6 +711,10 @@ class Machine:
         """Raises ConfigError (AHBM-C193) where nobody has said what it computes at."""
 
     @property
+    def compute(self, /) -> Compute | None:
+        """What its kernels take by their class and dimensions, and its host; None where the machine has no `compute`."""
+
+    @property
     def cube_h(self, /) -> int:
         """Height of a SIP's cube mesh."""
 
@@ -737,15 +758,24 @@ class Machine:
         *,
         arithmetic: str = ...,
         host: bool = ...,
+        kind: str = ...,
+        dims: Sequence[int] = ...,
         factors: Sequence[tuple[str, float]] = ...,
     ) -> int:
         """How long a kernel of a training job takes on a SIP, in picoseconds: what a replay gives a computation of this name
         that states no duration.
 
         `arithmetic` is the type of its operations: "f16" for all of two bytes, "f32", "tf32", "f64", or "f8" for all of one
-        byte. `host`: it copies the bytes between the device and its host. `factors` are pairs of a text and a factor for
-        kernels with the text in their name; the first that fits counts. Raises `ConfigError` (AHBM-C205) for an unknown
-        type.
+        byte. `host`: it copies the bytes between the device and its host. `kind` is its class and `dims` are its
+        dimensions, at most 10 (docs/device.md); on a machine with `compute` they say how long it takes, and "plain" says
+        that only operations and bytes are known. `factors` are pairs of a text and a factor for kernels with the text in
+        their name; the first that fits counts. Raises `ConfigError`: AHBM-C205 for an unknown type or class, AHBM-C129 for
+        more dimensions, AHBM-C193 where the machine does not say what it computes at.
+        """
+
+    def kernels_ps(self, /, kernels: Sequence[tuple[str, Sequence[int], int, int, str, bool]]) -> list[int]:
+        """How long each of many kernels takes, in picoseconds: as `kernel_ps` for a class, dimensions, operations, bytes, type
+        of the operations, and whether it copies between the device and its host. Raises as `kernel_ps`.
         """
 
     @property

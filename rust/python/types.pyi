@@ -21,6 +21,12 @@ class AstraSetup:
     @property
     def warnings(self) -> list[dict[str, Any]]: ...
 
+class Compute:
+    @property
+    def fit(self) -> dict[str, Any] | None: ...
+    @property
+    def values(self) -> dict[str, float]: ...
+
 class DecisionTree:
     def __new__(
         cls,

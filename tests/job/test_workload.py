@@ -8,8 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 import ahbm
-from ahbm._core import Workload, trace_sort
+from ahbm._core import Workload, trace_sort, write_recording
 from ahbm.cli import app
+from ahbm.config.topology import load_machine
 from ahbm.errors import AhbmError, ConfigError
 from ahbm.job.best import best
 from ahbm.job.checking import check_job
@@ -95,6 +96,31 @@ def test_computations_without_a_duration_take_what_the_roofline_says(tmp_path: P
     assert report.ranks[0].total_ns == pytest.approx(500_000 + 10_000 + 0.01)
     assert report.untimed == 1
     assert "1 computations take no time" in str(report)
+
+
+def test_a_computation_of_a_class_takes_what_the_machine_says_of_it(tmp_path: Path) -> None:
+    """The class and its dimensions go from a recording to the machine; one without a law takes the roofline."""
+    sheet = {"pe.roofline.peak_tflops": 2, "pe.roofline.memory_gbs": 100}
+    law = sheet | {"compute.units": 108, "compute.clock_mhz": 1410, "compute.l2_mib": 40}
+    dims = [1, 1000, 1000, 500]
+    facts: list[tuple[str, int | str | list[int]]] = [("num_ops", 10**9), ("tensor_size", 4 * 10**6)]
+    of = [("kernel_kind", "product"), ("kernel_dims", dims)]
+    path = write_recording(tmp_path / "r", 0, 1, [("COMP_NODE", "mm", [], 0, 0, [*facts, *of])])
+    plain, known = (load_machine("npu_ring_8", overrides) for overrides in (sheet, law))
+    one = {"operations": 10**9, "nbytes": 4 * 10**6}
+    assert plain.compute is None and known.compute is not None
+    assert known.compute.values["units"] == 108 and known.compute.fit is None
+    for machine, overrides in ((plain, sheet), (known, law)):
+        ps = machine.kernel_ps("mm", **one, kind="product", dims=dims)
+        assert machine.kernels_ps([("product", dims, *one.values(), "f16", False)] * 2) == [ps, ps]
+        assert replayed(path, **overrides).ranks[0].total_ns == ps / 1000
+    assert known.kernel_ps("mm", **one) == plain.kernel_ps("mm", **one, kind="product", dims=dims) == 500_000_000
+    assert known.kernel_ps("mm", **one, kind="product", dims=dims) > 500_000_000
+    for code, refused in (("C205", {"kind": "gemm"}), ("C129", {"dims": [1] * 11}), ("C129", {"dims": [-1]})):
+        with pytest.raises(ConfigError, match=f"AHBM-{code}"):
+            known.kernel_ps("mm", **one, **refused)
+    with pytest.raises(ConfigError, match="AHBM-C205"):
+        known.kernels_ps([("gemm", [], 1, 1, "f16", False)])
 
 
 def test_computations_by_name_take_another_time(tmp_path: Path) -> None:

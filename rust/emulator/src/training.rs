@@ -10,6 +10,7 @@ mod answers;
 mod fixed;
 mod hosts;
 mod kernel;
+mod law;
 mod merged;
 mod order;
 
@@ -22,7 +23,7 @@ use crate::timing::driven::simulate_driven;
 use crate::timing::{Cover, LOG};
 use crate::{Options, Span, simulate};
 use ahbm_findings::Diagnostic;
-use ahbm_machine::{Machine, Ps, Roofline};
+use ahbm_machine::{Compute, Machine, Ps, Roofline};
 use ahbm_program::Program;
 use ahbm_program::job::{Assembly, Share, Themselves, assemble};
 use ahbm_program::marks::{Mark, Region, marked};
@@ -41,6 +42,8 @@ pub struct Terms {
     pub lanes: Lanes,
     /// What a rank's kernels take, where they state no duration.
     pub roofline: Roofline,
+    /// What they take by their class and dimensions, where the machine says so.
+    pub compute: Option<Compute>,
     /// Computations whose name contains the text take this many times as long; the first that fits counts.
     pub factors: Vec<(String, f64)>,
 }
@@ -320,6 +323,11 @@ impl Groups {
 }
 
 impl Terms {
+    /// Those of a machine.
+    pub fn of(machine: &Machine, lanes: Lanes, factors: Vec<(String, f64)>) -> Self {
+        Self { lanes, roofline: *machine.roofline(), compute: machine.compute().copied(), factors }
+    }
+
     fn costs(&self, graph: &ahbm_workload::Graph) -> Vec<Ps> {
         (0..).zip(graph.nodes()).map(|(at, node)| self.cost(graph.name(at), node)).collect()
     }
@@ -331,7 +339,7 @@ impl Terms {
             Work::Compute(kernel) => self.kernel(name, &kernel),
             Work::Memory { .. } if node.ps > 0 => within(node.ps as f64),
             Work::Memory { bytes, .. } => {
-                within(kernel::ps(&Roofline { launch: 0, ..self.roofline }, &Kernel::new(0, bytes)))
+                within(kernel::ps(&Roofline { launch: 0, ..self.roofline }, None, &Kernel::new(0, bytes)))
             }
             _ => 0,
         }
@@ -339,7 +347,7 @@ impl Terms {
 
     /// How long a kernel of this name takes.
     pub fn kernel(&self, name: &str, kernel: &Kernel) -> Ps {
-        self.scaled(name, kernel::ps(&self.roofline, kernel))
+        self.scaled(name, kernel::ps(&self.roofline, self.compute.as_ref(), kernel))
     }
 
     fn scaled(&self, name: &str, ps: f64) -> Ps {

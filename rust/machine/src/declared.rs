@@ -4,6 +4,7 @@
 //! misspelt keys and the canonical form that is hashed. Bounds of single values live in `value`, rules
 //! between values in `validated`.
 
+mod compute;
 mod keys;
 mod library;
 mod named;
@@ -13,6 +14,8 @@ mod resolved;
 mod tiers;
 mod value;
 
+pub(crate) use compute::Computing;
+pub use compute::{Compute, HostLaw, KernelLaw};
 pub(crate) use keys::{Kind, Sips, Topology};
 pub(crate) use library::{Checked, LibraryKeys};
 pub(crate) use protocols::Protocols;

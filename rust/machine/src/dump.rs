@@ -114,6 +114,12 @@ impl fmt::Display for Machine {
         } else if self.computes().is_err() {
             writeln!(f, "computing  unknown: pe.roofline.peak_tflops and memory_gbs would say it")?;
         }
+        if let Some(law) = self.compute() {
+            let (units, mhz, mib) = (law.units, law.clock_mhz, law.l2_mib);
+            write!(f, "kernels    by class and dimensions: {units} units at {mhz} MHz, L2 of {mib} MiB")?;
+            let source = self.compute_source().0.map_or_else(String::new, |source| format!(" ({source})"));
+            writeln!(f, "{source}")?;
+        }
         if !self.protocols().is_empty() {
             writeln!(f)?;
             writeln!(

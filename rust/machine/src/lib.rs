@@ -60,6 +60,7 @@ mod validated;
 
 pub use calls::Caps;
 pub use costs::{Band, Costs, DmaChannels, Library, NetworkModel, Tier};
+pub use declared::{Compute, HostLaw, KernelLaw};
 pub use direction::{Direction, Heading};
 pub use faults::{FULL_PACE, LinkChange};
 pub use ids::{Coord, LinkId, Node, PeId};

@@ -5,10 +5,11 @@ use crate::faults::Faults;
 use crate::roofline::Roofline;
 use crate::sip_links::{Reducer, SipLinks};
 use crate::{
-    Band, CallCosts, Coord, Costs, DmaChannels, Heading, Library, LinkChange, LinkId, Node, PeId, Protocol, Ps, Rate,
-    Sfr,
+    Band, CallCosts, Compute, Coord, Costs, DmaChannels, Heading, Library, LinkChange, LinkId, Node, PeId, Protocol,
+    Ps, Rate, Sfr,
 };
 use ahbm_findings::Diagnostic;
+use serde_json::Value as Json;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -36,6 +37,7 @@ pub struct Machine {
     pub(crate) roofline: Roofline,
     pub(crate) sheet: [Option<String>; 2],
     pub(crate) computes: bool,
+    pub(crate) compute: Option<Arc<Computes>>,
     pub(crate) faults: Faults,
     /// Latency of a message between SIPs besides that of its links.
     pub(crate) step_ps: Ps,
@@ -49,6 +51,14 @@ pub struct Machine {
     /// As [`Costs`] has it without a call.
     pub(crate) math_bytes_per_ns: u64,
     pub(crate) call: Arc<CallCosts>,
+}
+
+/// What `compute` says.
+#[derive(Debug)]
+pub(crate) struct Computes {
+    pub(crate) law: Compute,
+    pub(crate) source: Option<String>,
+    pub(crate) fit: Json,
 }
 
 /// A directed link between two SIPs.
@@ -507,5 +517,15 @@ impl Machine {
     /// What a SIP computes at.
     pub fn roofline(&self) -> &Roofline {
         &self.roofline
+    }
+
+    /// What its kernels take by their class and dimensions, and their host; nothing where the machine does not say.
+    pub fn compute(&self) -> Option<&Compute> {
+        self.compute.as_ref().map(|known| &known.law)
+    }
+
+    /// Where the numbers of [`Self::compute`] are from, and how they were fitted.
+    pub fn compute_source(&self) -> (Option<&str>, &Json) {
+        self.compute.as_ref().map_or((None, &Json::Null), |known| (known.source.as_deref(), &known.fit))
     }
 }

@@ -2,8 +2,9 @@
 
 use crate::cube_links::CubeLink;
 use crate::custom::{Custom, CustomEdge, Wire};
-use crate::declared::{Names, Reader, Topology, Value};
+use crate::declared::{Computing, Names, Reader, Topology, Value};
 use crate::faults::{FULL_PACE, Faults, LinkFault};
+use crate::machine::Computes;
 use crate::validated::{Validated, validate};
 use crate::{Coord, Heading, LinkId, Machine, overrides};
 use ahbm_findings::Diagnostic;
@@ -77,6 +78,11 @@ impl Machine {
                 let said = &declared.pe.roofline;
                 said.unknown != Some(true) || said.peak_tflops.is_some() && said.memory_gbs.is_some()
             },
+            compute: declared.compute.as_ref().map(|Computing(keys)| {
+                let source = keys.source.as_ref().map(|told| told.0.clone());
+                let fit = keys.fit.as_ref().map_or(serde_json::Value::Null, |fit| fit.0.clone());
+                Arc::new(Computes { law: keys.compute(), source, fit })
+            }),
             faults: Faults::default(),
             step_ps: 0,
             nic_step_ps: None,

@@ -101,7 +101,7 @@ mod _core {
     #[pymodule_export]
     use super::limit::Limit;
     #[pymodule_export]
-    use super::machine::{Machine, Roofline};
+    use super::machine::{Compute, Machine, Roofline};
     #[pymodule_export]
     use super::memory::{Flow, Memory};
     #[pymodule_export]

@@ -11,9 +11,10 @@ use ahbm_findings::Diagnostic;
 use ahbm_machine::{CallCosts, Caps, Coord, DmaChannels, PeId};
 use ahbm_synthesis::{Collective, least_by_io};
 use ahbm_views::features::Fingerprint;
-use ahbm_workload::{Arithmetic, Kernel};
+use ahbm_workload::{Arithmetic, DIMS, Kernel, Kind};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::pybacked::PyBackedStr;
+use pyo3::types::{PyDict, PyTuple};
 use std::sync::Arc;
 
 /// A resolved machine, immutable.
@@ -24,7 +25,10 @@ pub struct Machine {
     source: Arc<Source>,
 }
 
-wanted! { Bound<'_, Machine>: "a Machine" }
+wanted! {
+    Bound<'_, Machine>: "a Machine",
+    KernelRow: "a class, dimensions, operations, bytes, a type and whether it copies between device and host",
+}
 
 /// What a SIP computes a training job at.
 #[pyclass(frozen, get_all, module = "ahbm._core")]
@@ -46,6 +50,20 @@ pub struct Roofline {
     /// Peak in types of one byte as a share of it.
     byte_share: f64,
 }
+
+/// What kernels of a training job take by their class and dimensions, and what their host takes.
+#[pyclass(frozen, get_all, module = "ahbm._core")]
+pub struct Compute {
+    /// Every number by its path below `compute` of the topology, e.g. `"units"` or `"host.operation_ns"`.
+    values: Py<PyDict>,
+    /// Where the numbers are from, if the machine says it.
+    source: Option<String>,
+    /// How they were fitted, as the machine has it: a dict, or None.
+    fit: Py<PyAny>,
+}
+
+/// Class, dimensions, operations, bytes, type of the operations, whether it copies between device and host.
+type KernelRow = (PyBackedStr, Vec<u64>, u64, u64, PyBackedStr, bool);
 
 /// The input from which a machine was made: enough to make it again.
 struct Source {
@@ -76,6 +94,35 @@ impl Machine {
             Diagnostic::new("AHBM-T201", format!("{at} is not on the machine, which has {shape}"))
         })
     }
+}
+
+/// A kernel by its names. Raises `AHBM-C205` for an unknown one, `AHBM-C129` for more dimensions than a kernel has.
+fn kernel_of(
+    py: Python<'_>,
+    kind: &str,
+    given: &[u64],
+    operations: u64,
+    bytes: u64,
+    arithmetic: &str,
+    host: bool,
+) -> PyResult<Kernel> {
+    let Some(arithmetic) = Arithmetic::named(arithmetic) else {
+        let names = Arithmetic::ALL.map(Arithmetic::name);
+        return Err(errors::raise_one(py, *operand::unknown("AHBM-C205", "arithmetic", arithmetic, &names)));
+    };
+    let Some(kind) = Kind::named(kind) else {
+        let names = Kind::ALL.map(Kind::name);
+        return Err(errors::raise_one(py, *operand::unknown("AHBM-C205", "kind", kind, &names)));
+    };
+    if given.len() > DIMS {
+        let text = format!("dims must be at most {DIMS} integers, not {}", given.len());
+        return Err(errors::raise_one(py, Diagnostic::new("AHBM-C129", text)));
+    }
+    let mut dims = [0; DIMS];
+    for (slot, &n) in dims.iter_mut().zip(given) {
+        *slot = u32::try_from(n).unwrap_or(u32::MAX);
+    }
+    Ok(Kernel { operations, arithmetic, bytes, host, kind, dims })
 }
 
 #[pymethods]
@@ -362,11 +409,13 @@ impl Machine {
     /// that states no duration.
     ///
     /// `arithmetic` is the type of its operations: "f16" for all of two bytes, "f32", "tf32", "f64", or "f8" for all of one
-    /// byte. `host`: it copies the bytes between the device and its host. `factors` are pairs of a text and a factor for
-    /// kernels with the text in their name; the first that fits counts. Raises `ConfigError` (AHBM-C205) for an unknown
-    /// type.
-    #[pyo3(signature = (name, operations, nbytes, *, arithmetic=Given::ok("f16"), host=Given::ok(false), factors=Given::ok(Vec::new())),
-           text_signature = "($self, name, operations, nbytes, *, arithmetic='f16', host=False, factors=())")]
+    /// byte. `host`: it copies the bytes between the device and its host. `kind` is its class and `dims` are its
+    /// dimensions, at most 10 (docs/device.md); on a machine with `compute` they say how long it takes, and "plain" says
+    /// that only operations and bytes are known. `factors` are pairs of a text and a factor for kernels with the text in
+    /// their name; the first that fits counts. Raises `ConfigError`: AHBM-C205 for an unknown type or class, AHBM-C129 for
+    /// more dimensions, AHBM-C193 where the machine does not say what it computes at.
+    #[pyo3(signature = (name, operations, nbytes, *, arithmetic=Given::ok("f16"), host=Given::ok(false), kind=Given::ok("plain"), dims=Given::ok(Vec::new()), factors=Given::ok(Vec::new())),
+           text_signature = "($self, name, operations, nbytes, *, arithmetic='f16', host=False, kind='plain', dims=(), factors=())")]
     #[allow(clippy::too_many_arguments)] // Keywords in Python.
     fn kernel_ps(
         &self,
@@ -376,16 +425,40 @@ impl Machine {
         nbytes: Given<u64>,
         arithmetic: Given<&str>,
         host: Given<bool>,
+        kind: Given<&str>,
+        dims: Given<Vec<u64>>,
         factors: Given<Vec<(String, f64)>>,
     ) -> PyResult<u64> {
-        given!(name, operations, nbytes, arithmetic, host, factors);
-        let Some(arithmetic) = Arithmetic::named(arithmetic) else {
-            let names = Arithmetic::ALL.map(Arithmetic::name);
-            return Err(errors::raise_one(py, *operand::unknown("AHBM-C205", "arithmetic", arithmetic, &names)));
-        };
+        given!(name, operations, nbytes, arithmetic, host, kind, dims, factors);
+        let kernel = kernel_of(py, kind, &dims, operations, nbytes, arithmetic, host)?;
         self.check_computes(py)?;
-        let terms = Terms { lanes: Lanes::default(), roofline: *self.inner.roofline(), factors };
-        Ok(terms.kernel(name, &Kernel { operations, arithmetic, bytes: nbytes, host }))
+        Ok(Terms::of(&self.inner, Lanes::default(), factors).kernel(name, &kernel))
+    }
+
+    /// How long each of many kernels takes, in picoseconds: as `kernel_ps` for a class, dimensions, operations, bytes, type
+    /// of the operations, and whether it copies between the device and its host. Raises as `kernel_ps`.
+    fn kernels_ps(&self, py: Python<'_>, kernels: Given<Vec<KernelRow>>) -> PyResult<Vec<u64>> {
+        given!(kernels);
+        self.check_computes(py)?;
+        let terms = Terms::of(&self.inner, Lanes::default(), Vec::new());
+        let ps = |(kind, dims, operations, nbytes, arithmetic, host): KernelRow| {
+            let kernel = kernel_of(py, &kind, &dims, operations, nbytes, &arithmetic, host)?;
+            Ok(terms.kernel("", &kernel))
+        };
+        kernels.into_iter().map(ps).collect()
+    }
+
+    /// What its kernels take by their class and dimensions, and its host; None where the machine has no `compute`.
+    #[getter]
+    fn compute(&self, py: Python<'_>) -> PyResult<Option<Compute>> {
+        let Some(law) = self.inner.compute() else { return Ok(None) };
+        let (source, fit) = self.inner.compute_source();
+        let values = PyDict::new(py);
+        for (path, value) in law.values() {
+            values.set_item(path, value)?;
+        }
+        let fit = py.import("json")?.call_method1("loads", (fit.to_string(),))?.unbind();
+        Ok(Some(Compute { values: values.unbind(), source: source.map(str::to_owned), fit }))
     }
 
     /// Raises ConfigError (AHBM-C193) where nobody has said what it computes at.

@@ -258,7 +258,7 @@ impl Workload {
     #[pyo3(signature = (machine, *, factors=Vec::new()), text_signature = "($self, machine, *, factors=())")]
     fn features(&self, py: Python<'_>, machine: &Machine, factors: Vec<(String, f64)>) -> PyResult<JobFeatures> {
         self.check_computes(py, machine)?;
-        let terms = Terms { lanes: Lanes::ALL[0], roofline: *machine.inner.roofline(), factors };
+        let terms = Terms::of(&machine.inner, Lanes::ALL[0], factors);
         let found = interruptible(py, || Ok(ahbm_views::features::Job::of(&self.inner, &terms)))?;
         JobFeatures::of(py, &found)
     }
@@ -311,7 +311,7 @@ impl Workload {
             regions.into_iter().map(|list| list.into_iter().map(region).collect()).collect();
         logs::refresh(py, &[Part::Engine]);
         self.check_computes(py, machine)?;
-        let terms = Terms { lanes: policy, roofline: *machine.inner.roofline(), factors };
+        let terms = Terms::of(&machine.inner, policy, factors);
         let programs = with_costs(py, machine, programs.iter().map(Option::as_deref))?;
         let programs: Vec<_> = programs.into_iter().zip(made_for).collect();
         let found = interruptible(py, || {

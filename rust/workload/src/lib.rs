@@ -47,7 +47,7 @@ pub use calls::Call;
 pub use chains::{Chains, Link};
 pub use edges::{Edges, circular, dangling};
 pub use graph::Graph;
-pub use kernel::{Arithmetic, Kernel};
+pub use kernel::{Arithmetic, DIMS, Kernel, Kind};
 pub use linked::{Chunk, Linked, Share};
 pub use messages::Message;
 pub use node::{CallSpec, Collective, MessageSpec, Node, PartSpec, Work};

@@ -125,7 +125,7 @@ fn replayed(job: &Linked, machine: &Machine, lanes: Lanes, fold: bool) -> Replay
     }
     let launches: Vec<Launch<'_>> =
         of.iter().map(|&at| Launch { program: Some(&made[at].1), made_for: made[at].0 }).collect();
-    let terms = Terms { lanes, roofline: roofline(), factors: Vec::new() };
+    let terms = Terms { lanes, roofline: roofline(), compute: None, factors: Vec::new() };
     replay(job, &launches, &[], (machine, &terms), &Options::default(), fold).expect("the job ends")
 }
 
@@ -188,7 +188,7 @@ fn a_ring_that_talks_to_itself_folds_to_one_rank_of_a_thousand() {
     let job = grid.job();
     let program = ring(&machine, 20, 4096, 2);
     let launches = [Launch { program: Some(&program), made_for: 0 }];
-    let terms = Terms { lanes: Lanes::Device, roofline: roofline(), factors: Vec::new() };
+    let terms = Terms { lanes: Lanes::Device, roofline: roofline(), compute: None, factors: Vec::new() };
     let of = |fold| replay(&job, &launches, &[], (&machine, &terms), &Options::default(), fold).expect("it ends");
     let (whole, folded) = (of(false), of(true));
     assert_eq!((folded.simulated, &folded.times.nodes), (1, &whole.times.nodes));

@@ -5,6 +5,9 @@
 //! | `is_cpu_op` | `bool_val` | all | runs on the host |
 //! | `duration_ns` | `double_val` | all | how long it takes, where whole microseconds do not say so |
 //! | `num_ops`, `tensor_size` | `int64_val`, `uint64_val` | computations, memory | operations and bytes |
+//! | `num_ops_dtype` | `string_val` | computations | the type of the operations, unless f16 |
+//! | `host_copy` | `bool_val` | computations | copies between the device and its host |
+//! | `kernel_kind`, `kernel_dims` | `string_val`, `int64_list` | computations | class and dimensions ([`Kind`]), unless plain |
 //! | `comm_type`, `comm_size` | `int64_val` | collectives; messages too | as in ASTRA-sim |
 //! | `comm_src`, `comm_dst`, `comm_tag` | `int32_val` | messages | both ends and the tag |
 //! | `comm_priority` | `int32_val` | all | the priority, unless 0 |
@@ -23,7 +26,7 @@ use ahbm_findings::Diagnostic;
 use ahbm_wire::chakra::{Arm, Attribute, Metadata, Names, Node, NodeKind, Value, of_rank, prefix, refuse_foreign};
 use ahbm_wire::protobuf::Writer;
 use ahbm_wire::store::{Output, store};
-use ahbm_workload::{Arithmetic, CallSpec, Collective, Graph, Group, Kernel, MessageSpec, Rank, Work, Workload};
+use ahbm_workload::{Arithmetic, CallSpec, Collective, Graph, Group, Kernel, Kind, MessageSpec, Rank, Work, Workload};
 use rustc_hash::FxHashSet;
 use serde_json::{Value as Json, json};
 use std::path::{Path, PathBuf};
@@ -225,6 +228,13 @@ impl Encoder<'_> {
                 }
                 if kernel.host {
                     facts.number("host_copy", Arm::Bool, true);
+                }
+                if kernel.kind != Kind::Plain {
+                    facts.value("kernel_kind", Value::Text(kernel.kind.name().into()));
+                }
+                if let Some(last) = kernel.dims.iter().rposition(|&n| n != 0) {
+                    let dims: Vec<i128> = kernel.dims[..=last].iter().map(|&n| n.into()).collect();
+                    facts.value("kernel_dims", Arm::Int64.list(&dims));
                 }
             }
             Work::Memory { bytes, .. } => facts.number("tensor_size", Arm::Uint64, *bytes),

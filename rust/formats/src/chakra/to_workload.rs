@@ -1,7 +1,7 @@
 //! Traces of jobs as workloads: one rank after the other, so that what ranks share is held once.
 //!
-//! Attributes are those of ASTRA-sim's feeder, and beyond them `duration_ns`, `num_ops_dtype`, `host_copy`, `dtype`, `op`, `root`, `ranks`,
-//! `in_splits`, `out_splits`, and of nodes that stand for a part of a collective `part_of`, `part` and `part_input`.
+//! Attributes are those of ASTRA-sim's feeder, and beyond them `duration_ns`, `num_ops_dtype`, `host_copy`, `kernel_kind`
+//! (a name of [`Kind`]), `kernel_dims` (its dimensions, at most [`DIMS`]), `dtype`, `op`, `root`, `ranks`, `in_splits`, `out_splits`, and of nodes that stand for a part of a collective `part_of`, `part` and `part_input`.
 
 use super::decode::{inflate, messages, messages_until};
 use super::files::{find, load_of, name_of};
@@ -13,8 +13,8 @@ use ahbm_findings::Diagnostic;
 use ahbm_plan::Limit;
 use ahbm_wire::chakra::{Metadata, Node, NodeKind, Value, of_rank, prefix};
 use ahbm_workload::{
-    Arithmetic, CallSpec, Collective, Gather, Groups, Kernel, MessageSpec, NodeBuilder, PartSpec, RankBuilder,
-    RankGraph, Work, Workload,
+    Arithmetic, CallSpec, Collective, DIMS, Gather, Groups, Kernel, Kind, MessageSpec, NodeBuilder, PartSpec,
+    RankBuilder, RankGraph, Work, Workload,
 };
 use serde_json::Value as Json;
 use std::path::{Path, PathBuf};
@@ -292,8 +292,10 @@ impl Reader<'_> {
             NodeKind::Comp => {
                 let operations = self.number("num_ops").map_err(one)?.unwrap_or_default();
                 let host = self.flag("host_copy").map_err(one)?.unwrap_or(false);
-                let arithmetic = self.arithmetic().map_err(one)?;
-                Work::Compute(Kernel { operations, arithmetic, bytes: bytes()?, host })
+                let arithmetic = self.named("num_ops_dtype", &Arithmetic::ALL, Arithmetic::name).map_err(one)?;
+                let kind = self.named("kernel_kind", &Kind::ALL, Kind::name).map_err(one)?;
+                let dims = self.dims().map_err(one)?;
+                Work::Compute(Kernel { operations, arithmetic, bytes: bytes()?, host, kind, dims })
             }
             NodeKind::MemLoad => Work::Memory { store: false, bytes: bytes()? },
             NodeKind::MemStore => Work::Memory { store: true, bytes: bytes()? },
@@ -311,13 +313,32 @@ impl Reader<'_> {
         })
     }
 
-    /// The type of a computation's operations, two bytes where none is stated.
-    fn arithmetic(&self) -> Result<Arithmetic, Diagnostic> {
-        let Some(name) = self.typed("num_ops_dtype", Node::word)? else { return Ok(Arithmetic::Half) };
-        Arithmetic::named(name).ok_or_else(|| {
-            let known = Arithmetic::ALL.map(Arithmetic::name).join(", ");
-            self.wrong("num_ops_dtype", &format!("is {name:?}")).hint(format!("one of {known}"))
+    /// What an attribute names of `all`, the default where it is absent.
+    fn named<T: Copy + Default>(
+        &self,
+        attribute: &str,
+        all: &[T],
+        name: fn(T) -> &'static str,
+    ) -> Result<T, Diagnostic> {
+        let Some(given) = self.typed(attribute, Node::word)? else { return Ok(T::default()) };
+        all.iter().copied().find(|&known| name(known) == given).ok_or_else(|| {
+            let known: Vec<&str> = all.iter().map(|&known| name(known)).collect();
+            self.wrong(attribute, &format!("is {given:?}")).hint(format!("one of {}", known.join(", ")))
         })
+    }
+
+    /// The dimensions of a kernel, 0 where it states fewer.
+    fn dims(&self) -> Result<[u32; DIMS], Diagnostic> {
+        let mut dims = [0; DIMS];
+        let Some(list) = self.typed("kernel_dims", Node::list)? else { return Ok(dims) };
+        if list.len() > DIMS {
+            return Err(self.wrong("kernel_dims", &format!("has {} numbers, more than {DIMS}", list.len())));
+        }
+        for (slot, n) in dims.iter_mut().zip(list) {
+            let wide = |_| self.wrong("kernel_dims", &format!("has {n}, which is not 0 to {}", u32::MAX));
+            *slot = u32::try_from(n).map_err(wide)?;
+        }
+        Ok(dims)
     }
 
     fn group(&self, gather: &mut Gather) -> Result<u32, Vec<Diagnostic>> {

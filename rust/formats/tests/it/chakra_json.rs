@@ -210,6 +210,34 @@ fn an_attribute_of_another_type_is_named_with_what_it_is() {
 }
 
 #[test]
+fn a_kernel_of_an_unknown_class_or_of_dimensions_that_it_cannot_have_is_refused() {
+    let read = |attribute: &str| {
+        let text =
+            format!(r#"{{"version": "0.0.4"}}{{"id": "1", "type": "COMP_NODE", "attr": [{{"name": {attribute}}}]}}"#);
+        let files: [(&str, &[u8]); 1] = [("t.0.json", text.as_bytes())];
+        parse_workload("t", &files, &ReadOptions::default(), Groups::default())
+    };
+    let list = |values: &str| format!(r#""kernel_dims", "int64List": {{"values": [{values}]}}"#);
+    let eleven = ["7"; 11].join(", ");
+    for (attribute, told) in [
+        (r#""kernel_kind", "stringVal": "gemm""#.to_owned(), "kernel_kind is \"gemm\""),
+        (r#""kernel_kind", "int64Val": 3"#.to_owned(), "kernel_kind is 3 in an integral field, no text in string_val"),
+        (
+            r#""kernel_dims", "stringVal": "4""#.to_owned(),
+            "kernel_dims is \"4\" in string_val, no list of whole numbers",
+        ),
+        (list(&eleven), "kernel_dims has 11 numbers, more than 10"),
+        (list("1, -1"), "kernel_dims has -1, which is not 0 to 4294967295"),
+        (list("4294967296"), "kernel_dims has 4294967296, which is not 0 to 4294967295"),
+    ] {
+        let found = read(&attribute).unwrap_err().remove(0);
+        assert_eq!((found.code, found.message), ("AHBM-F136", format!("attribute {told}")));
+        assert_eq!(found.hint.is_some_and(|hint| hint.contains("product")), attribute.contains("gemm"));
+    }
+    assert!(read(&list(&["4294967295"; 10].join(", "))).is_ok());
+}
+
+#[test]
 fn an_attribute_of_a_collective_or_message_that_has_another_type_is_named() {
     let read = |kind: &str, attribute: &str| {
         let own = r#"{"name": "comm_type", "int64Val": 0}, {"name": "comm_size", "int64Val": 8}"#;

@@ -3,8 +3,8 @@
 use ahbm_formats::chakra::{ReadOptions, parse_workload, read_workload, write_workload};
 use ahbm_wire::chakra::of_rank;
 use ahbm_workload::{
-    Arithmetic, CallSpec, Collective, Gather, Groups, Kernel, MessageSpec, NodeBuilder, PartSpec, RankBuilder, Work,
-    Workload,
+    Arithmetic, CallSpec, Collective, Gather, Groups, Kernel, Kind, MessageSpec, NodeBuilder, PartSpec, RankBuilder,
+    Work, Workload,
 };
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
@@ -63,7 +63,11 @@ fn work(gather: &mut Gather, job: &mut RankBuilder, facts: &Facts, calls: &[u32]
         0 => Work::Nothing,
         1 => {
             let arithmetic = Arithmetic::ALL[usize::from(which) % Arithmetic::ALL.len()];
-            Work::Compute(Kernel { operations: *size, arithmetic, bytes: u64::from(*small), host: *flag })
+            let kind = Kind::ALL[usize::from(which) % Kind::ALL.len()];
+            // With zeros within and behind.
+            let dims = std::array::from_fn(|at| if at % 3 == 1 || at > usize::from(which % 12) { 0 } else { *small });
+            let bytes = u64::from(*small);
+            Work::Compute(Kernel { operations: *size, arithmetic, bytes, host: *flag, kind, dims })
         }
         2 => Work::Memory { store: *flag, bytes: *size },
         3 => Work::Send(message(gather, job)),

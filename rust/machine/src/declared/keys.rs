@@ -1,6 +1,8 @@
 //! The keys of `topology.yaml`.
 
-use super::{Checked, Count, Gbs, LibraryKeys, Names, Ns, PerNs, Protocols, Real, Tiers, Told, Word, section};
+use super::{
+    Checked, Computing, Count, Gbs, LibraryKeys, Names, Ns, PerNs, Protocols, Real, Tiers, Told, Word, section,
+};
 use crate::{DmaChannels, NetworkModel};
 
 section! {
@@ -29,6 +31,8 @@ section! {
         library: LibraryKeys = LibraryKeys::default(),
         /// How the machine was fitted to measured tables; written by `ahbm calibrate`. It changes no time.
         calibration: Option<Checked> = None,
+        /// What the kernels of a training job take by their class and dimensions, and what their host takes.
+        compute: Option<Computing> = None,
     }
 }
 

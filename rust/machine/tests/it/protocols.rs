@@ -269,6 +269,44 @@ fn a_machine_says_what_it_computes_at_or_that_nobody_knows() {
 }
 
 #[test]
+fn what_kernels_take_by_their_class_is_part_of_the_machine_and_how_it_was_fitted_is_not() {
+    const SHEET: &str = "units: 108, clock_mhz: 1410, l2_mib: 40";
+    let with = |keys: &str| machine(&format!("{RING}compute: {{{SHEET}{keys}}}"));
+    let (without, sheet) = (machine(RING), with(""));
+    assert!(without.compute().is_none() && without.compute_source().0.is_none());
+    assert_ne!(without.hash(), sheet.hash());
+    assert!(!without.canonical().contains("compute"));
+    let told = with(", source: a sheet, fit: {rows: 3, errors: [{kind: product, percent: 1.5}]}");
+    assert_eq!((told.hash(), told.compute()), (sheet.hash(), sheet.compute()));
+    let (source, fit) = told.compute_source();
+    assert_eq!((source, &fit["errors"][0]["percent"]), (Some("a sheet"), &1.5.into()));
+    assert!(told.dump().contains("108 units at 1410 MHz, L2 of 40 MiB (a sheet)"));
+    let slower = with(", host: {operation_ns: 12.5}");
+    assert_ne!(slower.hash(), sheet.hash());
+    // Every key of the schema is a number of the law, by the same path.
+    let schema: serde_json::Value = serde_json::from_str(&ahbm_machine::topology_schema()).unwrap();
+    let sections = &schema["properties"]["compute"]["properties"];
+    for (path, value) in slower.compute().unwrap().values() {
+        let (section, key) = path.split_once('.').unwrap_or(("", path));
+        let node = if section.is_empty() { sections } else { &sections[section]["properties"] };
+        assert!(node[key]["description"].is_string(), "{path}");
+        let expected = match path {
+            "units" => 108.0,
+            "clock_mhz" => 1410.0,
+            "l2_mib" => 40.0,
+            "host.operation_ns" => 12.5,
+            _ => node[key]["default"].as_f64().unwrap(),
+        };
+        assert_eq!(value, expected, "{path}");
+    }
+    for lacking in ["", "units: 108, clock_mhz: 1410", "units: 108, clock_mhz: 0, l2_mib: 40"] {
+        assert_eq!(codes(&format!("{RING}compute: {{{lacking}}}")), ["AHBM-T005"], "{lacking}");
+    }
+    assert_eq!(codes(&format!("{RING}compute: {{{SHEET}, products: 3}}")), ["AHBM-T003"]);
+    assert_eq!(codes(&format!("{RING}compute: {{{SHEET}, fit: 3}}")), ["AHBM-T004"]);
+}
+
+#[test]
 fn a_calibration_says_the_sizes_of_its_protocols() {
     let ranges = |text: &str| Machine::from_yaml(&format!("{RING}calibration: {{ranges: [{text}]}}"), "t", &[]);
     let found = ranges("{protocol: ll, ranks: 8, from_bytes: 8, to_bytes: 64}").unwrap();
