@@ -31,22 +31,9 @@ compute: {units: 100, clock_mhz: 1500, l2_mib: 40}
 """
 US = 1_000_000
 KEYS = [
-    "operation",
-    "launch",
-    "view",
-    "python",
-    "node",
-    "backward",
-    "optimizer",
-    "parameter",
-    "tensor",
-    "own",
-    "synchronize",
-    "product",
-    "plan",
-    "norm",
-    "collective",
-]
+    "operation", "launch", "view", "python", "node", "backward", "optimizer", "parameter", "tensor", "own",
+    "synchronize", "product", "plan", "norm", "collective",
+]  # fmt: skip
 
 
 def host(us: float) -> Host:

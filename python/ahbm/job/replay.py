@@ -256,8 +256,8 @@ class JobReport(Run):
         return sorted(rows, key=lambda row: (-row[2], row[:2]))
 
     def on_path(self) -> list[tuple[str, float]]:
-        """The parts of the critical path: "compute", "host", "memory" and the calls by collective and ranks, in ns; the largest
-        first. They sum to the job's time."""
+        """The parts of the critical path: "compute", "host", "memory" and the calls by collective and ranks, in ns;
+        the largest first. They sum to the job's time."""
         sums: dict[str, float] = {}
         for stretch in self.path:
             label = stretch.what

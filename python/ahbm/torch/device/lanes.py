@@ -1,8 +1,8 @@
 """A rank's journal by streams: kernels of a stream follow each other, and what else they wait for.
 
-The host runs ahead of the device: only where it waits for the device, what it starts later waits as well. Where it takes
-time of its own, what it does is a chain of nodes beside those of the device, and the device waits for these. Marks say
-where iterations end (`steps`). Nothing is kept after enough of them.
+The host runs ahead of the device: only where it waits for the device, what it starts later waits as well. Where it
+takes time of its own, what it does is a chain of nodes beside those of the device, and the device waits for these.
+Marks say where iterations end (`steps`). Nothing is kept after enough of them.
 """
 
 from __future__ import annotations
