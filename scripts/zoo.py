@@ -18,6 +18,10 @@ BEGIN, END = "<!-- machines -->", "<!-- end -->"
 
 ZOO: dict[str, tuple[str, tuple[str, ...]]] = {
     "dgx_h100": ("8 H100 behind NVSwitch; fitted to the node of an AWS p5", ("aws_p5_h100_1x8_all_reduce",)),
+    "dgx_h200": (
+        "8 H200 behind NVSwitch; its links, those of an H100, fitted to the node of an AWS p5",
+        ("aws_p5_h100_1x8_all_reduce",),
+    ),
     "azure_nd_a100": ("Azure ND A100 v4: 8 A100 behind NVSwitch", ("azure_nd_a100_1x8_all_reduce",)),
     "azure_nd_h100": ("Azure ND H100 v5: 8 H100 behind NVSwitch", ("azure_nd_h100_1x8_all_reduce",)),
     "p5": ("AWS p5.48xlarge: 8 H100 behind NVSwitch", ("aws_p5_h100_1x8_all_reduce",)),
@@ -39,6 +43,8 @@ ZOO: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
 }
 """By name: what it is, and the tables it is fitted to."""
+ACCELERATORS = {"dgx_h200": "H200"}
+"""What a machine computes at, where that is not the accelerator of its tables."""
 NIC_GBS = {
     "p4de_2_nodes": 6.25,  # 400 Gb/s of EFA for 8 accelerators
     "a3mega_2_nodes": 25.0,  # 1,600 Gb/s for 8
@@ -56,7 +62,7 @@ def main() -> int:
     rows = ["| name | machine | ranks | valid for | mean error % | median % | worst power of ten % |", "|---" * 7 + "|"]
     for name, (what, sources) in ZOO.items():
         read = [tables.read(folder / f"{source}.csv") for source in sources]
-        found = calibration.calibrate(read, nic_gbs=NIC_GBS.get(name))
+        found = calibration.calibrate(read, accelerator=ACCELERATORS.get(name), nic_gbs=NIC_GBS.get(name))
         about = f"# {what}.\n# Written by scripts/zoo.py; `calibration` has the measurements and the errors.\n"
         body = written.text(found.tree).split("\n", 1)[1]
         schema = "# yaml-language-server: $schema=../schemas/topology.schema.json\n"

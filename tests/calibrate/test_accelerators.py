@@ -22,6 +22,7 @@ OF = {
     "dgx_a100_2_nodes": "A100 40 GB",
     "dgx_b300": "B300 SXM",
     "dgx_h100": "H100 SXM",
+    "dgx_h200": "H200 SXM",
     "gb200_nvl72": "GB200",
     "h100_2_nodes": "H100 SXM",
     "mi300x": "MI300X",

@@ -7,10 +7,24 @@ server or rack are divided. Bandwidths are each way.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ahbm.errors import ConfigError
+
+
+class Chip(NamedTuple):
+    """What kernels run on."""
+
+    units: int
+    """SMs or CUs that are enabled."""
+    clock_mhz: int
+    """The highest that it runs at, which the peak in f32 of most sheets is of."""
+    l2_mib: float
+    """Of the cache that all units share, in units of 2^20 bytes."""
+    source: str
 
 
 @dataclass(frozen=True)
@@ -52,6 +66,13 @@ class Accelerator:
             **({} if self.host_gbs is None else {"host_gbs": self.host_gbs}),
             **{key: float(f"{peak / self.tflops:.7g}") for key, peak in shares.items() if peak is not None},
         }
+
+    def compute(self) -> dict[str, str | float] | None:
+        """The section `compute` of a machine of it, by what is published alone; None where that says nothing."""
+        chip = CHIPS.get(self.name)
+        if chip is None:
+            return None
+        return {"source": chip.source, "units": chip.units, "clock_mhz": chip.clock_mhz, "l2_mib": chip.l2_mib}
 
 
 PCIE_3, PCIE_4, PCIE_5 = 16.0, 32.0, 64.0
@@ -149,7 +170,7 @@ ACCELERATORS: Mapping[tuple[str, ...], Accelerator] = {
         "B200 SXM", "NVIDIA HGX B200 specifications, by 8", 2250, 8000, 180, 900, 37, 75, 1125, 4500, PCIE_5
     ),
     ("H200",): Accelerator(
-        "H200 SXM", "NVIDIA H200 Tensor Core GPU datasheet", 989.4, 4800, 141, 450, 67, 67, 494.7, 1978.9, PCIE_5
+        "H200 SXM", "NVIDIA H200 Tensor Core GPU datasheet", 989.4, 4800, 139.8, 450, 67, 67, 494.7, 1978.9, PCIE_5
     ),
     ("H100", "PCIE"): Accelerator("H100 PCIe", _H100, 756, 2000, 80, 300, 51, 51, 378, 1513, PCIE_5),
     ("H100", "NVL"): Accelerator("H100 NVL", _H100, 835, 3900, 94, 300, 60, 60, 418, 1670, PCIE_5),
@@ -165,7 +186,54 @@ ACCELERATORS: Mapping[tuple[str, ...], Accelerator] = {
     ("A800",): Accelerator(
         "A800 80 GB SXM", "NVIDIA A800 Tensor Core GPU datasheet", 312, 2039, 80, 200, 19.5, 19.5, 156, 624, PCIE_4, 25
     ),
+    ("V100", "PCIE"): Accelerator("V100 PCIe", _V100, 112, 900, 32, 16, 7, 14, 14, 112, PCIE_3, 12.5),
     ("V100",): Accelerator("V100 SXM2", _V100, 125, 900, 32, 150, 7.8, 15.7, 15.7, 125, PCIE_3, 12.5),
+    ("P100",): Accelerator(
+        "P100 PCIe", "NVIDIA Tesla P100 GPU accelerator datasheet", 18.7, 732, 16, 16, 4.7, 9.3, 9.3, None, PCIE_3, 12.5
+    ),
+    ("P4",): Accelerator(
+        "P4", "NVIDIA Tesla P4 inference accelerator datasheet", 5.5, 192, 8, 16, 0.17, 5.5, 5.5, 22, PCIE_3, 12.5
+    ),
+    ("T4",): Accelerator(
+        "T4", "NVIDIA T4 Tensor Core GPU datasheet", 65, 320, 16, 16, 0.25, 8.1, 8.1, 130, PCIE_3, 12.5
+    ),
+    ("A10",): Accelerator(
+        "A10", "NVIDIA A10 Tensor Core GPU datasheet", 125, 600, 24, 32, 0.98, 31.2, 62.5, 250, PCIE_4, 12.5
+    ),
+    ("L4",): Accelerator(
+        "L4", "NVIDIA L4 Tensor Core GPU datasheet", 121, 300, 24, 32, 0.47, 30.3, 60, 242.5, PCIE_4, 12.5
+    ),
+    ("L40S",): Accelerator("L40S", "NVIDIA L40S GPU datasheet", 362.05, 864, 48, 32, 1.4, 91.6, 183, 733, PCIE_4, 25),
+    ("MI210",): Accelerator(
+        "MI210",
+        "AMD Instinct MI210 accelerator brochure",
+        181,
+        1638.4,
+        64,
+        150,
+        45.3,
+        45.3,
+        45.3,
+        181,
+        PCIE_4,
+        25,
+        mesh=True,
+    ),
+    ("MI100",): Accelerator(
+        "MI100",
+        "AMD Instinct MI100 accelerator brochure",
+        184.6,
+        1228.8,
+        32,
+        138,
+        11.5,
+        46.1,
+        46.1,
+        184.6,
+        PCIE_4,
+        25,
+        mesh=True,
+    ),
     ("WSE",): Accelerator(
         "a core of a wafer-scale engine",
         "K. Rocki et al., Fast stencil-code computation on a wafer-scale processor, SC20, at 850 MHz",
@@ -179,12 +247,61 @@ ACCELERATORS: Mapping[tuple[str, ...], Accelerator] = {
     ("TPU", "V4"): Accelerator("TPU v4", f"{_TPU}, TPU v4", 275, 1200, 32, 300, byte=275),
 }
 """By the parts that the name of one has, the first that fits."""
+_HOPPER = "NVIDIA H100 Tensor Core GPU Architecture; clock and L2 as its driver says them"
+_AMPERE = "NVIDIA A100 Tensor Core GPU Architecture"
+_VOLTA = "NVIDIA Tesla V100 GPU Architecture"
+_ADA = "NVIDIA Ada GPU Architecture"
+_BLACKWELL = "Chips and Cheese, Nvidia's B200; clock by the data sheet's peak in f32"
+_ULTRA = "NVIDIA, Inside Blackwell Ultra; clock by the data sheet's peak in f32, L2 that of a B200"
+_CDNA_2 = "AMD CDNA 2 architecture white paper"
+_CDNA_3 = "AMD CDNA 3 architecture white paper; its last cache"
+_CDNA_4 = "AMD CDNA 4 architecture white paper; its last cache"
+CHIPS: Mapping[str, Chip] = {
+    "GB300": Chip(160, 2034, 126, _ULTRA),
+    "GB200": Chip(152, 2056, 126, _BLACKWELL),
+    "B300 SXM": Chip(148, 1980, 126, _ULTRA),
+    "B200 SXM": Chip(148, 1980, 126, _BLACKWELL),
+    "GH200": Chip(132, 1980, 60, _HOPPER),
+    "H200 SXM": Chip(132, 1980, 60, _HOPPER),
+    "H100 SXM": Chip(132, 1980, 50, _HOPPER),
+    "H100 PCIe": Chip(114, 1755, 50, _HOPPER),
+    "H100 NVL": Chip(132, 1785, 60, _HOPPER),
+    "H800 SXM": Chip(132, 1980, 50, _HOPPER),
+    "A100 80 GB PCIe": Chip(108, 1410, 40, _AMPERE),
+    "A100 40 GB": Chip(108, 1410, 40, _AMPERE),
+    "A100 80 GB SXM": Chip(108, 1410, 40, _AMPERE),
+    "A800 80 GB SXM": Chip(108, 1410, 40, _AMPERE),
+    "A10": Chip(72, 1695, 6, "NVIDIA Ampere GA102 GPU Architecture"),
+    "L4": Chip(58, 2040, 48, _ADA),
+    "L40S": Chip(142, 2520, 96, _ADA),
+    "T4": Chip(40, 1590, 4, "NVIDIA Turing GPU Architecture"),
+    "V100 PCIe": Chip(80, 1380, 6, _VOLTA),
+    "V100 SXM2": Chip(80, 1530, 6, _VOLTA),
+    "P100 PCIe": Chip(56, 1328, 4, "NVIDIA Tesla P100 (Pascal) white paper"),
+    "P4": Chip(20, 1114, 2, "NVIDIA Tesla P4 product brief"),
+    "MI355X": Chip(256, 2400, 256, _CDNA_4),
+    "MI350X": Chip(256, 2200, 256, _CDNA_4),
+    "MI325X": Chip(304, 2100, 256, _CDNA_3),
+    "MI300X": Chip(304, 2100, 256, _CDNA_3),
+    "MI250X": Chip(220, 1700, 16, _CDNA_2),
+    "MI250": Chip(208, 1700, 16, _CDNA_2),
+    "MI210": Chip(104, 1700, 8, _CDNA_2),
+    "MI100": Chip(120, 1502, 8, "AMD CDNA architecture white paper"),
+}
+"""By the accelerator's name."""
+_ALONE = {"A10", "L4", "P4", "T4"}
+"""Names that are the beginning of others: they stand alone."""
 
 
 def known(name: str) -> Accelerator | None:
     """The accelerator that a text names, such as "NVIDIA A100-SXM4-40GB"; None for one that is not known here."""
     text = name.upper().replace(" GB", "GB")
-    return next((each for parts, each in ACCELERATORS.items() if all(part in text for part in parts)), None)
+
+    def has(part: str) -> bool:
+        return part in (words if part in _ALONE else text)
+
+    words = set(re.split(r"[^A-Z0-9]+", text))
+    return next((each for parts, each in ACCELERATORS.items() if all(map(has, parts))), None)
 
 
 def names() -> list[str]:

@@ -76,6 +76,11 @@ def losses(off: Floats) -> Floats:
     return np.asarray(2 * SCALE**2 * (np.sqrt(1 + (off / SCALE) ** 2) - 1), np.float64)
 
 
+def robust(off: Floats) -> Floats:
+    """What a residual's square counts beside its length, as `losses` has it."""
+    return np.asarray(1 / np.sqrt(1 + (off / SCALE) ** 2), np.float64)
+
+
 def bounds(terms: Sequence[Term], shared: Sequence[str]) -> tuple[Floats, Floats]:
     """Least and most of every coordinate."""
     pairs = [BOUNDS[field] for field in shared]
@@ -123,8 +128,7 @@ def searched(
     loss, off, slopes = loss_of(points)
     eye = np.eye(points.shape[1])
     for _ in range(ROUNDS):
-        robust = weights / np.sqrt(1 + (off / SCALE) ** 2)
-        weighted = slopes * robust[:, :, None]
+        weighted = slopes * (weights * robust(off))[:, :, None]
         normal = np.einsum("bri,brj->bij", weighted, slopes) + prior * eye
         gradient = np.einsum("bri,br->bi", weighted, off) + prior * (points - supposed)
         scaled = normal + damping[:, None, None] * (normal * eye + 1e-9 * eye)

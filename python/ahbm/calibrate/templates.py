@@ -130,13 +130,14 @@ def of(tables: Sequence[Table], accelerator: str | None = None, nic_gbs: float |
     tree = _tree(facts, size, alone, nic_gbs)
     if said is None:
         tree["pe"]["roofline"] = dict(UNSTATED)
+        tree.pop("compute", None)
     if len({table.nodes for table in across}) > 1 and len(across) == len(tables):
         tree["library"] |= {collective: list(algorithms) for collective, algorithms in AMONG_NODES.items()}
     return Template(first.accelerator or "unknown", tree, None if alone else size)
 
 
-def read(path: str | Path, whole: bool = False) -> Template:
-    """The template in a `topology.yaml`, or of a packaged machine; `whole`: with its launch and protocols.
+def declared(path: str | Path) -> dict[str, Any]:
+    """The tree of a `topology.yaml`, or of a packaged machine.
 
     Raises ConfigError (AHBM-C195), and TopologyError for what is no machine.
     """
@@ -148,7 +149,13 @@ def read(path: str | Path, whole: bool = False) -> Template:
         raise ConfigError("AHBM-C195", f"template {name} cannot be read: {error}") from error
     # What is no machine, or a bomb of aliases, goes no further.
     Machine.from_yaml(text, name, [])
-    tree = yaml.safe_load(text) or {}
+    return yaml.safe_load(text) or {}
+
+
+def read(path: str | Path, whole: bool = False) -> Template:
+    """The template in a `topology.yaml`, or of a packaged machine; `whole`: with its launch and protocols. Raises as
+    `declared`."""
+    name, tree = str(path), declared(path)
     if not isinstance((tree.get("system") or {}).get("sips"), dict):
         raise ConfigError("AHBM-C195", f"template {name} has no system.sips", hint="give a topology.yaml")
     ranges = (tree.get("calibration") or {}).get("ranges") or ()
@@ -163,10 +170,22 @@ def read(path: str | Path, whole: bool = False) -> Template:
     return Template(name, tree, size, None if overhead is None else float(overhead), steps, ranges=ranges)
 
 
+def alone(facts: Accelerator) -> dict[str, Any]:
+    """Eight accelerators of one node, by their data sheet alone."""
+    return _tree(facts, 8, True, None)
+
+
 def computing(tree: Mapping[str, Any], accelerator: str) -> dict[str, Any]:
     """The tree of a machine that computes as an accelerator. Raises ConfigError (AHBM-C195) for one that is not
     known."""
-    return {**tree, "pe": {**(tree.get("pe") or {}), "roofline": named(accelerator).roofline()}}
+    facts = named(accelerator)
+    rest = {key: value for key, value in tree.items() if key != "compute"}
+    return {**rest, "pe": {**(tree.get("pe") or {}), "roofline": facts.roofline()}, **_compute(facts)}
+
+
+def _compute(facts: Accelerator) -> dict[str, Any]:
+    section = facts.compute()
+    return {} if section is None else {"compute": section}
 
 
 def unstated(tree: Mapping[str, Any], accelerator: str) -> list[str]:
@@ -206,5 +225,6 @@ def _tree(facts: Accelerator, size: int, alone: bool, nic_gbs: float | None) -> 
     # Slots are in the accelerator's memory.
     tree["pe"]["tcm"]["mb"] = facts.memory_gb * 1024
     tree["pe"]["roofline"] = facts.roofline()
+    tree |= _compute(facts)
     tree["library"] = {collective: list(algorithms) for collective, algorithms in ALGORITHMS.items()}
     return tree

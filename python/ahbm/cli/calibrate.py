@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ahbm.cli import completion, progress
 from ahbm.cli.app import Command, app
-from ahbm.cli.options import Json, output_option
+from ahbm.cli.options import Json, output_option, refuse_given
 from ahbm.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ahbm.calibrate.calibration import Calibrated
+    from ahbm.calibrate.computing import Fitted
 
 
 @app.command(
@@ -20,10 +24,17 @@ from ahbm.errors import ConfigError
     examples=(
         "ahbm calibrate all_reduce.csv -o machine.yaml",
         "ahbm calibrate all_reduce.csv -t dgx_h100 --json",
+        "ahbm calibrate trace.json.gz -o machine.yaml",
     ),
 )
 def calibrate(
-    tables: Annotated[list[Path], typer.Argument(help="nccl-tests' or rccl-tests' text or JSON, or CSV.")],
+    context: typer.Context,
+    tables: Annotated[
+        list[Path],
+        typer.Argument(
+            help="nccl-tests' or rccl-tests' text or JSON, or CSV; or traces of torch.profiler and tables of kernels."
+        ),
+    ],
     template: Annotated[
         str | None,
         typer.Option(
@@ -51,21 +62,41 @@ def calibrate(
             "--accelerator", help="Whose data sheet the machine computes by; else the one that the tables name."
         ),
     ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option("--device", help="Of tables of kernels: the accelerator whose rows count; of traces: its name."),
+    ] = None,
     nic_gbs: Annotated[
         float | None,
         typer.Option("--nic-gbs", min=0.001, help="GB/s of one accelerator's share of its node's network interfaces."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Fit a machine to measurements; report its error at sizes that were held back.
+    """Fit a machine to measurements; report its error at sizes or operations that were held back.
 
     Every second row is held back from a fit to the others, and the other way round. The machine itself is fitted to all
     rows. Its file carries its sources, the errors for each power of ten of the size, and the range that it is valid
     for; every command takes it as a topology.
-    """
-    from ahbm.calibrate import calibration, keys, written
-    from ahbm.calibrate import tables as files
 
+    A trace of any script on one accelerator (record_shapes=True) says what kernels take: the section `compute` of the
+    machine is fitted to it, and every second operation is held back.
+    """
+    from ahbm.calibrate import calibration, computing, keys
+    from ahbm.calibrate import tables as files
+    from ahbm.calibrate.readers import operations
+
+    kinds = {operations.sort(path) for path in tables}
+    if kinds & {"trace", "kernels"}:
+        if kinds - {"trace", "kernels"}:
+            raise ConfigError(
+                "AHBM-C146", "tables of collectives and operations of one accelerator are fitted one after the other"
+            )
+        refuse_given(context, "of tables of collectives", ["free", "collective", "ranks", "nodes", "nic_gbs"])
+        measured = [each for path in tables for each in operations.read(path, device)]
+        _done(computing.calibrate(measured, template, accelerator, progress.at), output, as_json)
+        return
+    if device is not None:
+        raise ConfigError("AHBM-C146", "--device is for traces and tables of kernels")
     read = [files.read(path, collective, ranks, nodes) for path in tables]
     if template and nic_gbs is not None:
         raise ConfigError("AHBM-C146", "--nic-gbs is for the tables' own template, not for -t", hint="-t has nic_gbs")
@@ -74,6 +105,12 @@ def calibrate(
         if free
         else calibration.calibrate(read, template, progress.at, accelerator, nic_gbs)
     )
+    _done(found, output, as_json)
+
+
+def _done(found: Calibrated | Fitted, output: Path | None, as_json: bool) -> None:
+    from ahbm.calibrate import written
+
     progress.clear()
     if output is not None:
         written.save(found.tree, output)

@@ -15,7 +15,8 @@
 //! | `AHBM-F187` | a step that the trace does not have |
 //! | `AHBM-U234` | a process group of unknown ranks |
 //!
-//! Reading order: [`read`], `stream` (elements of a JSON array), `events` and `kineto` (the profiler's trace), `host`,
+//! Reading order: [`read`], `stream` (elements of a JSON array), `events` and `kineto` (the profiler's trace), `profile` (one device's
+//! operations), `host`,
 //! `facts` and `comms` (what is stated about a communication).
 
 mod comms;
@@ -24,9 +25,11 @@ mod facts;
 mod files;
 mod host;
 mod kineto;
+mod profile;
 mod stream;
 
 pub use files::{Kind, kind};
+pub use profile::{Launched, Operation, Profile};
 
 use crate::chakra::one;
 use ahbm_findings::Diagnostic;
@@ -124,6 +127,23 @@ pub fn read(path: &Path, options: &Options, groups: Groups) -> Result<Workload, 
     let mut workload = job(&files::name_of(path), traces, options, groups)?;
     workload.notes.extend(found.chosen.map(note));
     Ok(workload)
+}
+
+/// Reads what one accelerator did, operation by operation, from a profiler's trace.
+///
+/// # Errors
+/// `AHBM-F183` no such trace, `AHBM-F184` kernels of several devices; as [`read`].
+pub fn profile(path: &Path, budget: Budget) -> Result<Profile, Diagnostic> {
+    if files::kind(path) != Some(Kind::Kineto) || path.is_dir() {
+        let what = format!("{} is no trace of PyTorch's profiler", path.display());
+        return Err(Diagnostic::new("AHBM-F183", what));
+    }
+    let (mut usage, options) = (Usage::default(), Options { budget, ..Options::default() });
+    let shown = path.to_string_lossy();
+    let unreadable = |e: std::io::Error| files::unreadable(path, &e);
+    let size = fs::metadata(path).map_err(unreadable)?.len();
+    let file = File::open(path).map_err(unreadable)?;
+    profile::read(&shown, Stream::new(&shown, file, size, &options, &mut usage)?)
 }
 
 /// Reads a job from memory: per rank its file name and its bytes.

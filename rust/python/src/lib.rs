@@ -88,7 +88,8 @@ mod _core {
     use super::features::{AlgorithmFeatures, CallFeatures, JobFeatures, MachineFeatures};
     #[pymodule_export]
     use super::formats::{
-        PyDocument, convert_plan, is_pytorch_trace, plan_files, plan_formats, plan_limits, pytorch_traces, read_plan,
+        Profile, PyDocument, convert_plan, is_pytorch_trace, plan_files, plan_formats, plan_limits, pytorch_traces,
+        read_plan, read_profile,
     };
     #[pymodule_export]
     use super::gate::{Gate, Gates};

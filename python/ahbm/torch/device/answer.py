@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import util
 from pathlib import Path
@@ -27,12 +27,13 @@ from ahbm.base.words import aligned, lasts, span
 from ahbm.errors import AhbmError, ConfigError
 from ahbm.torch import compute, places, report
 from ahbm.torch.alone import Alone
-from ahbm.torch.device import clock, ending, fits, module, watch
+from ahbm.torch.device import advice, clock, ending, fits, module, watch
 from ahbm.torch.device.bandwidth import more_bandwidth
 from ahbm.torch.device.kept import Kept, common, cut
 from ahbm.torch.device.lanes import Lanes
 from ahbm.torch.device.meter import FACTORS, meter
-from ahbm.torch.journal import write
+from ahbm.torch.device.work import Work
+from ahbm.torch.journal import Node, write
 
 if TYPE_CHECKING:
     from ahbm.job.best import Best
@@ -209,16 +210,26 @@ class Keeper:
 
     def _found(self, ranks: list[Kept], numbers: list[int], how: str) -> Answer:
         """The answer for iterations of these numbers; without any, for all that there is."""
+        done = [cut(kept, numbers) if numbers else (kept.nodes, [len(kept.nodes)]) for kept in ranks]
+        opened = self._opened([nodes for nodes, _ in done])
+        others = [(what, self._opened(nodes, "with")) for what, nodes in advice.changed([nodes for nodes, _ in done])]
+        held = [kept.facts["memory"] for kept in ranks]
+        found = Answer.of(opened, len(numbers), held, others, alike=self.families is not None)
+        found.numbers, found.how, found.ended = numbers, how, max(kept.steps for kept in ranks)
+        found.clock, found.work = clock.note(watch.source()), [Work.of(nodes) for nodes, _ in done]
+        found.each_ns = spread(found.job, [ends for _, ends in done]) if numbers else []
+        found.beside, found.odd = max(map(Beside.of, ranks)), max(map(_odd, ranks))
+        return found
+
+    def _opened(self, ranks: list[list[Node]], name: str = "step") -> Any:
+        """The job of these nodes, of every rank that was played."""
         from ahbm.job.open import open_
 
         alike = None if self.families is None else self.families.known
-        edges = []
-        for rank, kept in enumerate(ranks):
-            nodes, ends = cut(kept, numbers) if numbers else (kept.nodes, [len(kept.nodes)])
-            write(nodes, self.folder / "step", self.rank if alike is not None else rank, self.ranks, alike)
-            edges.append(ends)
-        opened = open_(
-            self.folder / "step",
+        for rank, nodes in enumerate(ranks):
+            write(nodes, self.folder / name, self.rank if alike is not None else rank, self.ranks, alike)
+        return open_(
+            self.folder / name,
             topology=self.setup.topology,
             ccl=self.setup.ccl,
             overrides=self.setup.overrides,
@@ -227,13 +238,6 @@ class Keeper:
             factors=meter.factors,
             kind="job",
         )
-        held = [kept.facts["memory"] for kept in ranks]
-        found = Answer.of(opened, len(numbers), held, alike=self.families is not None)
-        found.numbers, found.how, found.ended = numbers, how, max(kept.steps for kept in ranks)
-        found.clock = clock.note(watch.source())
-        found.each_ns = spread(found.job, edges) if numbers else []
-        found.beside, found.odd = max(map(Beside.of, ranks)), max(map(_odd, ranks))
-        return found
 
     def _page(self, folder: Path, found: Answer) -> None:
         """Writes the page of the recording and of the answer."""
@@ -365,10 +369,21 @@ class Answer:
     """After how many iterations."""
     clock: str = ""
     """Which time the script was told."""
+    work: list[Work] = field(default_factory=list)
+    """Of all iterations, per rank that was played."""
 
     @classmethod
-    def of(cls, opened: Any, steps: int, held: list[dict[str, Any]], *, alike: bool = False) -> Answer:
-        """Replays a job, and asks what would be. Raises as `ahbm.open(...).run`."""
+    def of(
+        cls,
+        opened: Any,
+        steps: int,
+        held: list[dict[str, Any]],
+        others: Sequence[tuple[str, Any]] = (),
+        *,
+        alike: bool = False,
+    ) -> Answer:
+        """Replays a job, and asks what would be; `others`: the job as it would be otherwise. Raises as
+        `ahbm.open(...).run`."""
         job = opened.run()
         machine = job.emulator.machine
         roofline, pes = machine.roofline, machine.cubes * machine.pes
@@ -380,20 +395,25 @@ class Answer:
         }
         if meter.host_bytes:
             wanted["twice the bandwidth to the host"] = {"pe.roofline.host_gbs": 2 * roofline.host_bytes_per_ns}
-        if "f32" in meter.types and roofline.tf32_share > roofline.f32_share:
-            wanted["products of f32 in TF32 (torch.set_float32_matmul_precision)"] = {
-                "pe.roofline.f32_share": roofline.tf32_share
-            }
         found = cls(job, steps, held, alike)
         asked: WhatIf = opened.what_if(*wanted.values())
         for what, point in zip(wanted, asked.points[1:], strict=True):
             if point.report is not None:
                 found.changes.append(Change(what, point.report.latency_ns))
+        found.changes += [Change(what, other.run().latency_ns) for what, other in others]
         if job.calls and len(job.ranks) <= SEARCHED_RANKS and sum(map(len, job.replayed.nodes)) <= SEARCHED * 3:
             found.best = opened.best()
             found.changes.append(Change("the best algorithm for every call", found.best.after.latency_ns))
         found.changes.sort(key=lambda change: (change.latency_ns, change.what))
         return found
+
+    @property
+    def utilization(self) -> float:
+        """The share of the step that the operations would take at the peak of their types, as a mean over ranks: model
+        FLOPs utilization (A. Chowdhery et al., PaLM, arXiv 2204.02311, appendix B), by what was computed."""
+        roofline = self.job.emulator.machine.roofline
+        peak = sum(work.at_peak_ns(roofline) for work in self.work) / max(len(self.work), 1)
+        return peak / self.job.latency_ns if self.job.latency_ns else 0.0
 
     @property
     def notes(self) -> list[str]:
@@ -463,6 +483,9 @@ class Answer:
             "ended": self.ending or None,
             "ended_after": self.ended,
             "compute_ns": compute_ns,
+            "kernels": max((work.kernels for work in self.work), default=0) / per,
+            "flops": sum(work.flops for work in self.work) / max(len(self.work), 1) / per,
+            "utilization": self.utilization,
             "exposed_ns": [rank.exposed_ns / per for rank in job.ranks],
             "host_ns": [rank.host_ns / per for rank in job.ranks],
             "memory_peak_bytes": [one["peak"] for one in self.memory],

@@ -20,7 +20,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from ahbm.torch.device import kernels, marks, native, streams, values
-from ahbm.torch.device.meter import Work, meter
+from ahbm.torch.device.fusing import Work
+from ahbm.torch.device.meter import meter
 from ahbm.torch.replacing import replace
 
 _pools = itertools.count(1)
@@ -188,7 +189,7 @@ class Recording:
                 if operation.func is not None and not (operation.quiet and not operation.made):
                     self._run(operation, held)
                 for work in operation.times:
-                    meter.add(*work[:4], host=work[4])
+                    meter.run(work)
 
     def _run(self, operation: _Operation, held: dict[int, Any]) -> None:
         lasting = [ref.slot in self._kept for _, ref in operation.made]

@@ -27,6 +27,10 @@ FEW = 5
 """Tensors of an operation's operands that are not counted one by one."""
 QUEUE = 1024
 """Launches by which a host may be ahead of its device."""
+LIBRARIES = {
+    "product": "product", "convolution": "plan", "attention": "plan", "attention_backward": "plan",
+}  # fmt: skip
+"""Classes of kernels that generated code leaves to libraries, and what those take."""
 _ACCUMULATES = (1 << 64) - 1
 """The number of every node of autograd that accumulates a gradient."""
 _node: Any = torch._C._current_autograd_node
@@ -58,26 +62,35 @@ class Host:
         self.now += ps
         self.pending += ps
 
-    def operation(self, known: Any, given: list[torch.Tensor], generated: bool) -> None:
-        """It issues an operation of the device, without launches. `generated`: as a part of generated code."""
+    def operation(self, known: Any, given: list[torch.Tensor]) -> None:
+        """It issues an operation of the device, without launches."""
         ps = self._takes.get(known)
         if ps is None:
             ps = self._takes[known] = self._of(known)
-        if not ps or (generated and (known.is_quiet or known.fuses)):
+        if not ps:
             return
         if len(given) > FEW:
             ps += self._tensor * (len(given) - FEW)
         inside = in_backward()
-        if inside and not generated:
+        if inside:
             node = _node()
             number = -1 if node is None else node._sequence_nr()
             if number == _ACCUMULATES or number != self._latest:
                 self._latest = number
                 ps += self._in_node
-        if not inside or generated or _grads():  # with gradients, backward makes a part of forward again
+        if not inside or _grads():  # with gradients, backward makes a part of forward again
             ps += self._python
         self.now += ps
         self.pending += ps
+
+    def whole(self) -> None:
+        """It issues an operation whose parts are not seen."""
+        self.issue(self._ps["operation"] + (self._in_node if in_backward() else self._python))
+
+    def generated(self, kind: str) -> None:
+        """It issues a kernel of this class in generated code, whose Python calls the kernel or the operation."""
+        extra = 0 if kind not in LIBRARIES else self._ps["operation"] + self._ps[LIBRARIES[kind]]
+        self.issue(self._python + extra)
 
     def own(self, known: Any) -> None:
         """It runs an operation on its own tensors."""

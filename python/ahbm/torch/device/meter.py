@@ -8,8 +8,9 @@ FlopCounterMode.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +19,9 @@ from torch.utils import flop_counter
 
 from ahbm.errors import ConfigError
 from ahbm.job.reading import parse_factor
-from ahbm.torch.device import host
+from ahbm.torch.device import described, host, memory, scratch
+from ahbm.torch.device.fusing import Fusing, Work
 from ahbm.torch.device.machine import machine
-from ahbm.torch.device.touched import arithmetic, touched
 
 if TYPE_CHECKING:
     from ahbm._core import Machine
@@ -30,10 +31,30 @@ FACTORS = "AHBM_KERNELS"
 """Environment variable: `softmax=2,mm=1.1` makes kernels with such a text in their name take so many times as long."""
 
 
-Work = tuple[str, int, int, str, bool]
-"""A kernel's name, operations, bytes, the type of its operations, and whether it copies from or to the host."""
 KNOWN = 1 << 12
 """Different kernels whose times are remembered."""
+
+
+class _Hushed(threading.local):
+    depth = 0
+
+
+_hushed = _Hushed()
+
+
+def hushed() -> bool:
+    """Whether the calling thread's operations are parts of one that is told as a whole."""
+    return _hushed.depth > 0
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """The calling thread's operations are parts of one that is told as a whole."""
+    _hushed.depth += 1
+    try:
+        yield
+    finally:
+        _hushed.depth -= 1
 
 
 class Meter:
@@ -58,11 +79,10 @@ class Meter:
         self.by_name: dict[str, list[int]] = {}
         """Per name of a kernel: how many, operations, bytes, ps."""
         self._waited_ps = 0
-        self.types: set[str] = set()
-        """Those in which operations were done."""
         self.tape: Callable[[Work], None] | None = None
         """Takes kernels that are captured, and take no time yet."""
         self._takes: dict[Work, int] = {}
+        self.generated = Fusing(self._generated)
 
     @cached_property
     def factors(self) -> list[tuple[str, float]]:
@@ -104,31 +124,48 @@ class Meter:
         return self._waited_ps if self.host is None else self.host.now
 
     def kernel(self, known: Any, args: Any, kwargs: Any, out: Any, given: list[torch.Tensor]) -> None:
-        """A kernel was started on the current stream."""
-        count = known.counts
-        flops = int(count(*args, **kwargs, out_val=out)) if count is not None else 0
-        kind = arithmetic(known.name, given[0].dtype) if flops and given else "f16"
-        self.add(known.name, flops, touched(known, args, kwargs, out, given), kind)
+        """An operation started its kernels on the current stream."""
+        if _hushed.depth:
+            return
+        name = known.name
+        if scratch.generates():
+            if not self.generated.groups and memory.in_backward():
+                torch.autograd.Variable._execution_engine.queue_callback(self.flush)
+            self.generated.take(name, described.kernels(known, args, kwargs, out, given), given, out)
+            return
+        for kind, dims, operations, nbytes, arithmetic in described.kernels(known, args, kwargs, out, given):
+            self.run((name, operations, nbytes, arithmetic, False, kind, dims))
 
     def copy(self, name: str, nbytes: int) -> None:
         """So many bytes were copied between host and device, on the current stream."""
         self.host_bytes += nbytes
         self.add(name, 0, nbytes, "f16", host=True)
 
-    def add(self, name: str, flops: int, nbytes: int, kind: str, *, host: bool = False) -> None:
-        """A kernel of so many operations, done in type `kind`, and bytes."""
-        work = (name, flops, nbytes, kind, host)
+    def add(self, name: str, flops: int, nbytes: int, arithmetic: str, *, host: bool = False) -> None:
+        """A kernel of which no more is known than so many operations, their type, and bytes."""
+        self.run((name, flops, nbytes, arithmetic, host, "plain", ()))
+
+    def flush(self, kept: Sequence[torch.Tensor] | None = None) -> None:
+        """What generated code has done until now starts its kernels."""
+        if self.generated.groups:
+            self.generated.flush(kept)
+
+    def run(self, work: Work) -> None:
+        """A kernel was started on the current stream."""
+        if self.generated.groups:
+            self.flush()
         if self.tape is not None:
             self.tape(work)
             return
+        name, flops, nbytes, arithmetic, host, kind, dims = work
         ps = self._takes.get(work)
         if ps is None:
             if len(self._takes) >= KNOWN:
                 self._takes.clear()
-            ps = self.machine.kernel_ps(name, flops, nbytes, arithmetic=kind, host=host, factors=self.factors)
+            ps = self.machine.kernel_ps(
+                name, flops, nbytes, arithmetic=arithmetic, host=host, kind=kind, dims=dims, factors=self.factors
+            )
             self._takes[work] = ps
-        if flops:
-            self.types.add(kind)
         self.flops += flops
         self.bytes += nbytes
         self.kernels += 1
@@ -143,19 +180,34 @@ class Meter:
         row[2] += nbytes
         row[3] += ps
         if self.lanes is not None:
-            self.lanes.kernel(name, flops, nbytes, kind, host)
+            self.lanes.kernel(*work)
+
+    def _generated(self, work: Work) -> None:
+        if self.host is not None:
+            self.host.generated(work[5])
+        self.run(work)
+
+    def whole(self, name: str, kernels: Sequence[described.Kernel]) -> None:
+        """An operation whose parts were hushed started these kernels on the current stream."""
+        if self.host is not None:
+            self.host.whole()
+        for kind, dims, operations, nbytes, arithmetic in kernels:
+            self.run((name, operations, nbytes, arithmetic, False, kind, dims))
 
     def use(self, stream: int) -> None:
         """Kernels go to this stream."""
+        self.flush()
         if self.lanes is not None:
             self.lanes.stream = stream
 
     def tail(self, stream: int) -> tuple[int, ...]:
         """What an event of now on a stream (-1: on all) waits for."""
+        self.flush()
         return () if self.lanes is None else self.lanes.tail(stream)
 
     def wait(self, stream: int, tail: tuple[int, ...]) -> None:
         """What the stream is given later waits for `tail`."""
+        self.flush()
         if self.lanes is not None:
             self.lanes.wait(stream, tail)
 
@@ -167,6 +219,7 @@ class Meter:
 
     def synchronize(self, stream: int | None = None) -> None:
         """The host waits for a stream, by default the current one."""
+        self.flush()
         self._waits()
         if self.lanes is not None:
             self.lanes.host_waits(self.lanes.tail(self.lanes.stream if stream is None else stream))
@@ -206,6 +259,7 @@ class Meter:
 
 
 meter = Meter()
+scratch.ends.append(meter.flush)
 
 
 def counting(packet: Any) -> Any:

@@ -90,8 +90,19 @@ pub(super) struct Recorded {
     pub(super) names: IndexSet<Box<str>, FxBuildHasher>,
 }
 
+/// Whether a category is of what ran on the accelerator.
+pub(super) fn is_activity(category: &str) -> bool {
+    matches!(category, "kernel" | "Kernel" | "gpu_memcpy" | "Memcpy" | "gpu_memset" | "Memset")
+}
+
+/// Whether a category is of calls of the runtime or of the driver.
+pub(super) fn is_call(category: &str) -> bool {
+    matches!(category, "cuda_runtime" | "cuda_driver" | "hip_runtime" | "Runtime")
+}
+
+/// An event as the profiler writes it.
 #[derive(Deserialize)]
-struct Event<'a> {
+pub(super) struct Event<'a> {
     #[serde(borrow, default)]
     ph: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -108,6 +119,41 @@ struct Event<'a> {
     dur: Option<&'a RawValue>,
     #[serde(borrow)]
     args: Option<&'a RawValue>,
+}
+
+impl Event<'_> {
+    /// Whether it has a duration.
+    pub(super) fn is_span(&self) -> bool {
+        self.ph == "X"
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn category(&self) -> &str {
+        &self.cat
+    }
+
+    /// Process and thread as they are spelled.
+    pub(super) fn thread(&self) -> String {
+        let text = |value: Option<&RawValue>| value.map_or("", RawValue::get).to_owned();
+        text(self.pid) + "/" + &text(self.tid)
+    }
+
+    /// Start and duration.
+    pub(super) fn span(&self, file: &str, offset: u64) -> Result<(Clock, u64), Diagnostic> {
+        let read = |value: Option<&RawValue>| value.and_then(|value| picoseconds(value.get()));
+        let wrong = |what: &str| malformed(file, offset, &format!("{:?} has no {what}", self.name));
+        let start = read(self.ts).ok_or_else(|| wrong("time"))?;
+        let ps = read(self.dur).and_then(|ps| u64::try_from(ps).ok()).filter(|&ps| ps < super::LONGEST_PS);
+        Ok((start, ps.ok_or_else(|| wrong("duration"))?))
+    }
+
+    pub(super) fn args(&self, file: &str, offset: u64) -> Result<Map<String, Json>, Diagnostic> {
+        let Some(args) = self.args else { return Ok(Map::new()) };
+        serde_json::from_str(args.get()).map_err(|error| malformed(file, offset, &error.to_string()))
+    }
 }
 
 /// Reads the events of a file.
@@ -160,25 +206,25 @@ impl Reader<'_> {
     }
 
     fn event(&mut self, event: &Event<'_>, offset: u64) -> Result<(), Diagnostic> {
-        if event.ph != "X" {
+        if !event.is_span() {
             return Ok(());
         }
         let name = &*event.name;
         match &*event.cat {
-            "kernel" | "Kernel" | "gpu_memcpy" | "Memcpy" | "gpu_memset" | "Memset" => self.activity(event, offset),
-            "cuda_runtime" | "cuda_driver" | "hip_runtime" | "Runtime" => {
+            category if is_activity(category) => self.activity(event, offset),
+            category if is_call(category) => {
                 let doing = match name {
                     _ if name.contains("StreamWaitEvent") => Doing::Wait,
                     _ if name.contains("EventRecord") => Doing::Record,
                     _ if name.contains("Synchronize") => Doing::Synchronize { all: name.contains("DeviceSync") },
                     _ => Doing::Call,
                 };
-                let args = self.args(event, offset)?;
+                let args = event.args(self.file, offset)?;
                 let correlation = args.get("correlation").and_then(facts::number);
                 self.host(event, correlation, doing, offset)
             }
             "cuda_sync" if name == "Stream Wait Event" => {
-                let args = self.args(event, offset)?;
+                let args = event.args(self.file, offset)?;
                 let of = |name: &str| args.get(name).and_then(facts::number::<u64>);
                 let stream = |name: &str| of(name).and_then(|n| u32::try_from(n).ok());
                 if let (Some(stream), Some(on), Some(mark), Some(correlation)) = (
@@ -193,14 +239,14 @@ impl Reader<'_> {
             }
             "cpu_op" | "Operator" | "user_annotation" => match name.strip_prefix("ProfilerStep#") {
                 Some(number) => {
-                    let (start, ps) = self.span(event, offset)?;
+                    let (start, ps) = event.span(self.file, offset)?;
                     if let Ok(number) = number.parse() {
                         self.recorded.steps.push(Step { number, start, end: start + Clock::from(ps) });
                     }
                     Ok(())
                 }
                 None if name == "record_param_comms" || name.starts_with("c10d::") || name.starts_with("nccl:") => {
-                    let args = self.args(event, offset)?;
+                    let args = event.args(self.file, offset)?;
                     let mut stated = stated(&args);
                     stated.kind = stated.kind.or_else(|| kind(name));
                     if stated.inputs.is_none() {
@@ -218,8 +264,8 @@ impl Reader<'_> {
     }
 
     fn activity(&mut self, event: &Event<'_>, offset: u64) -> Result<(), Diagnostic> {
-        let (start, ps) = self.span(event, offset)?;
-        let args = self.args(event, offset)?;
+        let (start, ps) = event.span(self.file, offset)?;
+        let args = event.args(self.file, offset)?;
         let stream = args.get("stream").or_else(|| args.get("queue")).and_then(facts::number);
         let Some(stream) = stream else {
             return Err(malformed(self.file, offset, &format!("{:?} states no stream", event.name)));
@@ -241,25 +287,10 @@ impl Reader<'_> {
         doing: Doing,
         offset: u64,
     ) -> Result<(), Diagnostic> {
-        let (start, ps) = self.span(event, offset)?;
-        let text = |value: Option<&RawValue>| value.map_or("", RawValue::get).to_owned();
-        let name = text(event.pid) + "/" + &text(event.tid);
-        let thread = self.threads.insert_full(name.into()).0 as u32;
+        let (start, ps) = event.span(self.file, offset)?;
+        let thread = self.threads.insert_full(event.thread().into()).0 as u32;
         self.recorded.host.push(HostEvent { start, end: start + Clock::from(ps), thread, correlation, doing });
         Ok(())
-    }
-
-    fn span(&self, event: &Event<'_>, offset: u64) -> Result<(Clock, u64), Diagnostic> {
-        let read = |value: Option<&RawValue>| value.and_then(|value| picoseconds(value.get()));
-        let wrong = |what: &str| malformed(self.file, offset, &format!("{:?} has no {what}", event.name));
-        let start = read(event.ts).ok_or_else(|| wrong("time"))?;
-        let ps = read(event.dur).and_then(|ps| u64::try_from(ps).ok()).filter(|&ps| ps < super::LONGEST_PS);
-        Ok((start, ps.ok_or_else(|| wrong("duration"))?))
-    }
-
-    fn args(&self, event: &Event<'_>, offset: u64) -> Result<Map<String, Json>, Diagnostic> {
-        let Some(args) = event.args else { return Ok(Map::new()) };
-        serde_json::from_str(args.get()).map_err(|error| malformed(self.file, offset, &error.to_string()))
     }
 }
 

@@ -1,0 +1,152 @@
+"""Writes docs/device.md's table: measured training steps, and what `--fake` says of them.
+
+    python scripts/device_accuracy.py FOLDER [CASE ...]
+
+FOLDER has `train.py CASE` and `steps.csv`, with the columns `case`, `machine`, `step_ms`, `step_min_ms`, `step_max_ms`,
+`gpu_busy_ms`, `kernels` and `peak_mib`. A case runs on the packaged machine of its GPU, as a user runs it. With names
+of cases, or of a folder's cases that are not all, the table is printed and not written.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs/device.md"
+BEGIN, END = "<!-- cases -->", "<!-- end of cases -->"
+MACHINES = {"H200": "dgx_h200", "H100": "dgx_h100", "A100": "azure_nd_a100"}
+"""The packaged machine of a GPU."""
+LIMIT_S = 600
+STEPS = 4
+
+
+@dataclass(frozen=True)
+class Case:
+    """A measured case, and what was predicted of it."""
+
+    name: str
+    machine: str
+    measured: dict[str, str]
+    answer: dict[str, object] | None
+    """`answer.json`; None where the run failed."""
+    error: str
+    seconds: float
+
+    def predicted(self, what: str) -> float:
+        """The device's busy time or the step in ms, the kernels of a step, or MiB at most."""
+        facts: dict[str, object] = self.answer or {}
+        if what == "busy":
+            found: object = facts["compute_ns"]
+            return float(max(found)) / 1e6 if isinstance(found, list) else math.nan
+        if what == "step":
+            return float(f"{facts['step_ns']}") / 1e6
+        if what == "kernels":
+            return float(f"{facts['kernels']}")
+        peaks = facts["memory_peak_bytes"]
+        return float(max(peaks)) / 2**20 if isinstance(peaks, list) else math.nan
+
+    def ratio(self, what: str) -> float:
+        """Predicted by measured."""
+        column = {"busy": "gpu_busy_ms", "step": "step_ms", "kernels": "kernels", "memory": "peak_mib"}[what]
+        return self.predicted(what) / float(self.measured[column])
+
+    @property
+    def inside(self) -> bool:
+        """Whether the measured step is inside the range that was said."""
+        least, most = self.answer["step_range_ns"]  # type: ignore[index, misc]
+        return bool(least <= 1e6 * float(self.measured["step_ms"]) <= most)
+
+
+def tried(folder: Path, row: dict[str, str]) -> Case:
+    """Runs a case under `--fake`."""
+    machine = MACHINES[row["machine"]]
+    with tempfile.TemporaryDirectory() as place:
+        env = os.environ | {"AHBM_PAGE": "0", "AHBM_REPORT": place, "AHBM_TOPOLOGY": machine}
+        command = [sys.executable, "-m", "ahbm.torch", "--device", "cuda", "--ranks", "1", "--fake"]
+        command += [str(folder / "train.py"), row["case"], str(STEPS)]
+        before = os.times()
+        done = subprocess.run(
+            command, env=env, capture_output=True, text=True, timeout=LIMIT_S, check=False, stdin=subprocess.DEVNULL
+        )
+        after = os.times()
+        spent = after.children_user + after.children_system - before.children_user - before.children_system
+        answer = Path(place, "answer.json")
+        if done.returncode or not answer.exists():
+            lines = [line for line in done.stderr.splitlines() if line.strip()]
+            return Case(row["case"], machine, row, None, lines[-1][:120] if lines else "no answer", spent)
+        return Case(row["case"], machine, row, json.loads(answer.read_text("utf-8")), "", spent)
+
+
+def off(ratios: Sequence[float]) -> list[float]:
+    """Errors in percent, of the larger by the smaller."""
+    return [100 * (max(ratio, 1 / ratio) - 1) for ratio in ratios]
+
+
+def line(case: Case) -> str:
+    """A row of the table."""
+    if case.answer is None:
+        return f"| `{case.name}` | {case.measured['machine']} | {case.error} | | | | | |"
+    measured = case.measured
+    cells = [
+        f"{float(measured['gpu_busy_ms']):.2f} / {case.predicted('busy'):.2f} ({case.ratio('busy'):.2f})",
+        f"{float(measured['step_ms']):.2f} / {case.predicted('step'):.2f} ({case.ratio('step'):.2f})",
+        "yes" if case.inside else "no",
+        f"{float(measured['kernels']):.0f} / {case.predicted('kernels'):.0f} ({case.ratio('kernels'):.2f})",
+        f"{case.ratio('memory'):.3f}",
+        f"{case.seconds:.1f}",
+    ]
+    return f"| `{case.name}` | {measured['machine']} | " + " | ".join(cells) + " |"
+
+
+def summary(cases: Sequence[Case]) -> list[str]:
+    """The medians."""
+    found = [case for case in cases if case.answer is not None]
+    lines = [f"{len(found)} of {len(cases)} cases ran."]
+    for what, name in (("busy", "device busy"), ("step", "step"), ("kernels", "kernels"), ("memory", "peak memory")):
+        errors = off([case.ratio(what) for case in found])
+        within = sum(error <= 20 for error in errors)
+        lines.append(
+            f"{name}: off by {statistics.median(errors):.1f} % in the median, {max(errors):.1f} % at most; "
+            f"{within} of {len(errors)} within 20 %."
+        )
+    lines.append(f"measured step inside the range: {sum(case.inside for case in found)} of {len(found)}.")
+    return lines
+
+
+def main() -> int:
+    """Runs what was asked for."""
+    if len(sys.argv) < 2 or not Path(sys.argv[1], "steps.csv").exists():
+        print("name a folder with steps.csv and train.py", file=sys.stderr)
+        return 2
+    folder = Path(sys.argv[1]).resolve()
+    with (folder / "steps.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    wanted = [row for row in rows if not sys.argv[2:] or row["case"] in sys.argv[2:]]
+    head = "| case | GPU | device busy, ms | step, ms | inside | kernels | memory | s |"
+    print(head, "|---" * 8 + "|", sep="\n", flush=True)
+    cases = []
+    for row in wanted:
+        cases.append(tried(folder, row))
+        print(line(cases[-1]), flush=True)
+    text = [head, "|---" * 8 + "|", *map(line, cases), "", *summary(cases)]
+    print(*summary(cases), sep="\n")
+    if len(wanted) == len(rows) and PAGE.exists():
+        page = PAGE.read_text(encoding="utf-8")
+        table = BEGIN + "\n" + "\n".join(text) + "\n" + END
+        PAGE.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: table, page, flags=re.DOTALL), encoding="utf-8")
+    return 0 if all(case.answer is not None for case in cases) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
