@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "python/ahbm"
 LAYERS = (
-    ("base",),
+    ("base", "kernels"),
     ("config",),
     ("source", "dsl"),
     ("core",),

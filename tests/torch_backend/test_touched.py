@@ -18,8 +18,11 @@ from test_device import run
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ahbm.torch.device.kernels import kind_of, tensors
-from ahbm.torch.device.touched import arithmetic, touched, whole
+from ahbm.kernels import Flags, Tensor, describe
+from ahbm.kernels.model import Call
+from ahbm.kernels.touched import total as touched
+from ahbm.torch.device.described import arguments, whole
+from ahbm.torch.device.kernels import kind_of
 
 
 class Sum(TorchDispatchMode):
@@ -33,7 +36,8 @@ class Sum(TorchDispatchMode):
         kwargs = kwargs or {}
         out, known = func(*args, **kwargs), kind_of(func)
         if not known.is_quiet:
-            nbytes = touched(known, args, kwargs, out, tensors((args, kwargs)))
+            placed, outs = arguments(known, args, kwargs, out)
+            nbytes = touched(Call(known.name, placed, outs), outs or ())
             self.bytes[known.name] = self.bytes.get(known.name, 0) + nbytes
         return out
 
@@ -135,8 +139,28 @@ def test_sparse_tensors_are_their_indices_and_values() -> None:
 
 FLAGS = """
 import json, torch
-from ahbm.torch.device.touched import arithmetic as of
+from ahbm.torch.device.kernels import kind_of
+from ahbm.torch.device.described import kernels
+
 f32 = torch.float32
+x, w = torch.ones(8, 8), torch.ones(2, 2, 3, 3)
+
+def of(name, dtype):
+    a = x.to(dtype)
+    if name == "convolution":
+        args = (torch.ones(1, 2, 8, 8), w, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1)
+        func = torch.ops.aten.convolution.default
+    elif name == "convolution_backward":
+        args = (torch.ones(1, 2, 6, 6), torch.ones(1, 2, 8, 8), w, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1)
+        args += ([True, True, False],)
+        func = torch.ops.aten.convolution_backward.default
+    else:
+        args = (a, a, a) if name == "addmm" else (a[None], a[None]) if name == "bmm" else (a, a)
+        func = getattr(torch.ops.aten, name).default
+    out = func(*args)
+    given = [each for each in args if isinstance(each, torch.Tensor)]
+    return next(each.arithmetic for each in kernels(kind_of(func), args, {}, out, given) if each.operations)
+
 found = {"default": [of("mm", f32), of("convolution", f32)]}
 torch.set_float32_matmul_precision("high")
 found["high"] = [of("mm", f32), of("convolution", f32)]
@@ -168,12 +192,13 @@ def test_flags_of_torch_say_what_is_done_in_tf32() -> None:
     }
 
 
-def test_types_that_are_not_f32_ask_no_flag(monkeypatch: pytest.MonkeyPatch) -> None:
-    of = {torch.float16: "f16", torch.bfloat16: "f16", torch.float8_e4m3fn: "f8", torch.int8: "f8"}
-    of |= {torch.float64: "f64", torch.complex128: "f64", torch.int32: "f32"}
-    assert {dtype: arithmetic("mm", dtype) for dtype in of} == of
-    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
-    assert arithmetic("convolution", torch.float32) == "f32"
+def test_types_that_are_not_f32_ask_no_flag() -> None:
+    of = {"float16": "f16", "bfloat16": "f16", "float8_e4m3fn": "f8", "int8": "f8"}
+    of |= {"float64": "f64", "complex128": "f64", "int32": "f32"}
+    for tf32 in (False, True):
+        flags = Flags(tf32_products=tf32)
+        found = {dtype: describe("mm", (Tensor((64, 64), dtype),) * 2, flags=flags) for dtype in of}
+        assert {dtype: kernels[0].arithmetic for dtype, kernels in found.items()} == of
 
 
 SCRIPT = """

@@ -130,6 +130,7 @@ def of(tables: Sequence[Table], accelerator: str | None = None, nic_gbs: float |
     tree = _tree(facts, size, alone, nic_gbs)
     if said is None:
         tree["pe"]["roofline"] = dict(UNSTATED)
+        tree.pop("compute", None)
     if len({table.nodes for table in across}) > 1 and len(across) == len(tables):
         tree["library"] |= {collective: list(algorithms) for collective, algorithms in AMONG_NODES.items()}
     return Template(first.accelerator or "unknown", tree, None if alone else size)
@@ -177,7 +178,14 @@ def alone(facts: Accelerator) -> dict[str, Any]:
 def computing(tree: Mapping[str, Any], accelerator: str) -> dict[str, Any]:
     """The tree of a machine that computes as an accelerator. Raises ConfigError (AHBM-C195) for one that is not
     known."""
-    return {**tree, "pe": {**(tree.get("pe") or {}), "roofline": named(accelerator).roofline()}}
+    facts = named(accelerator)
+    rest = {key: value for key, value in tree.items() if key != "compute"}
+    return {**rest, "pe": {**(tree.get("pe") or {}), "roofline": facts.roofline()}, **_compute(facts)}
+
+
+def _compute(facts: Accelerator) -> dict[str, Any]:
+    section = facts.compute()
+    return {} if section is None else {"compute": section}
 
 
 def unstated(tree: Mapping[str, Any], accelerator: str) -> list[str]:
@@ -217,5 +225,6 @@ def _tree(facts: Accelerator, size: int, alone: bool, nic_gbs: float | None) -> 
     # Slots are in the accelerator's memory.
     tree["pe"]["tcm"]["mb"] = facts.memory_gb * 1024
     tree["pe"]["roofline"] = facts.roofline()
+    tree |= _compute(facts)
     tree["library"] = {collective: list(algorithms) for collective, algorithms in ALGORITHMS.items()}
     return tree

@@ -124,7 +124,7 @@ def _forward(call: Call) -> list[Kernel]:
     if kind != "cudnn":
         return [main]
     seeds = [kernel("pointwise", 1, nbytes=16)] if call.number(places.dropout) else []
-    return [*seeds, kernel("fill", 1, nbytes=4), main]
+    return [*seeds, kernel("fill", 1), main]
 
 
 @rule(*_BACKWARD)
@@ -154,7 +154,7 @@ def _backward(call: Call) -> list[Kernel]:
         return [times, kernel("reduce", rows, shape.value_size, 1, nbytes=grad.nbytes + 4 * rows), main]
     sums = kernel("reduce", rows, shape.value_size, 1, nbytes=2 * grad.nbytes + 4 * rows)
     rounded = kernel("cast", q.numel, nbytes=q.numel * (4 + q.itemsize))
-    found = [kernel("fill", q.numel, nbytes=4 * q.numel if kind == "flash" else 4), sums, main, rounded]
+    found = [kernel("fill", q.numel, nbytes=4 * q.numel if kind == "flash" else 0), sums, main, rounded]
     if kind == "flash" and shape.key_heads != shape.heads:
         each = shape.batch * shape.key_heads * shape.keys * shape.size
         group = shape.heads // max(shape.key_heads, 1)
@@ -167,11 +167,11 @@ def _decomposed(call: Call, shape: _Shape, q: Tensor, mask: Tensor | None, *, ba
     batch = shape.batch * shape.heads
     scores = Tensor((batch, shape.queries, shape.keys), q.dtype)
     rows = Tensor((batch, shape.queries, shape.size), q.dtype)
-    turned = Tensor((batch, shape.size, shape.keys), q.dtype, (shape.size * shape.keys, 1, shape.size))
+    keys = Tensor((batch, shape.size, shape.keys), q.dtype, (shape.size * shape.keys, 1, shape.size))
     values = Tensor((batch, shape.keys, shape.value_size), q.dtype)
     inner = Call("bmm", (rows,), None, call.flags)
-    nbytes = scores.nbytes + rows.nbytes + turned.nbytes
-    first = product(inner, rows, turned, nbytes)
+    nbytes = scores.nbytes + rows.nbytes + keys.nbytes
+    first = product(inner, rows, keys, nbytes)
     second = product(inner, scores, values, nbytes)
     count, columns = batch * shape.queries, shape.keys
     kind = "softmax_backward" if back else "softmax"

@@ -57,10 +57,9 @@ def of(call: Call) -> Kernel:
     """One kernel of an operation's elements: its class by how its operands lie."""
     outs = result(call)
     operands = [x for x in call.given if x.numel]
-    tensors = [*operands, *outs]
-    if not tensors:
+    if not operands and not outs:
         raise Unknown(call.name)
-    largest = max(tensors, key=lambda x: x.numel)
+    largest = max((*outs, *operands), key=lambda x: (x.numel, x.is_dense))
     return kernel(
         kind_of(operands, outs, largest),
         largest.numel,
@@ -72,7 +71,7 @@ def of(call: Call) -> Kernel:
 def kind_of(operands: Sequence[Tensor], outs: Sequence[Tensor], largest: Tensor) -> str:
     """The class of a kernel of elements."""
     count, order = largest.numel, largest.order
-    repeats = casts = False
+    repeats = False
     reference = largest.shape
     floats = {x.dtype for x in operands if x.dtype in FLOATS and x.shape}
     for x in (*operands, *outs):
@@ -87,8 +86,7 @@ def kind_of(operands: Sequence[Tensor], outs: Sequence[Tensor], largest: Tensor)
             repeats = True
         elif order is None:
             return "strided"
-    casts = len(floats) > 1
-    return "broadcast" if repeats else "cast" if casts else "pointwise"
+    return "broadcast" if repeats else "cast" if len(floats) > 1 else "pointwise"
 
 
 def in_order(x: Tensor) -> list[Kernel]:

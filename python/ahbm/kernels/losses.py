@@ -16,7 +16,7 @@ _STEPS = {
 }  # fmt: skip
 """Operations that torch makes of so many kernels of elements, as seen on an H200."""
 _REDUCING = {
-    "mse_loss": 3, "l1_loss": 3, "smooth_l1_loss": 2, "huber_loss": 2, "binary_cross_entropy": 3, "kl_div": 2,
+    "mse_loss": 2, "l1_loss": 2, "smooth_l1_loss": 2, "huber_loss": 2, "binary_cross_entropy": 3, "kl_div": 2,
     "binary_cross_entropy_with_logits": 4, "soft_margin_loss": 2,
 }  # fmt: skip
 """Losses with the place of their argument `reduction`: all but 0 reduce what they make."""

@@ -33,6 +33,8 @@ class Tensor(NamedTuple):
     """In elements; None: dense in the order of its axes."""
     again: bool = False
     """Whether it is the same tensor as an earlier argument."""
+    true: int | None = None
+    """Of a mask: how many of its elements are true; None: not known."""
 
     @property
     def numel(self) -> int:
@@ -106,7 +108,7 @@ class Kernel(NamedTuple):
     dims: tuple[int, ...] = ()
     operations: int = 0
     nbytes: int = 0
-    """Read and written, each once."""
+    """Read and written, each once; 0 of what is done for the kernel beside it, such as counters that are cleared."""
     arithmetic: str = "f16"
     """The type of its operations, as `Machine.kernel_ps` names it."""
 

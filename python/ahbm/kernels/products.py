@@ -28,7 +28,6 @@ def product(
     of = call.arithmetic(a) if arithmetic is None else arithmetic
     operations = 2 * batch * m * n * k
     beside = _beside(batch, m, n, k, a, bias, call.flags)
-    nbytes = max(nbytes - sum(each.nbytes for each in beside), 0)
     main = kernel(
         "product", batch, m, n, k, transposed(a), transposed(b), nbytes=nbytes, operations=operations, arithmetic=of
     )
@@ -43,11 +42,11 @@ def _beside(batch: int, m: int, n: int, k: int, a: Tensor, bias: bool, flags: Fl
     half, f32 = a.dtype in HALVES, a.dtype == "float32"
     tile = 128 * min(256, -(-min(m, n) // 64) * 64)
     if batch * m * n > 2.5 * flags.units * tile and (half or flags.tf32_products):
-        return [kernel("fill", 1, nbytes=4)]
+        return [kernel("fill", 1)]
     small = batch * -(-m // 64) * -(-n // 96)
-    parts = kernel("reduce", 1, 4, m * n, nbytes=4)
+    parts = kernel("reduce", 1, 4, m * n)
     if f32 and bias and m * n <= 8192 and k <= 128:
-        return [kernel("fill", 1, nbytes=4), kernel("pointwise", m * n, nbytes=4), parts]
+        return [kernel("fill", 1), kernel("pointwise", m * n), parts]
     if small <= flags.units // 2 and k >= (4096 if half else 128):
         return [parts]
     if half and small <= 1.5 * flags.units and k >= 16000:

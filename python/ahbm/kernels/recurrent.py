@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ahbm.kernels.model import Call, Kernel, Tensor, Unknown, kernel
-from ahbm.kernels.products import product
 from ahbm.kernels.rules import rule
 
 GATES = {0: 1, 1: 1, 2: 4, 3: 3}
@@ -50,8 +49,9 @@ def _layer(
     call: Call, dtype: str, steps: int, batch: int, wide: int, hidden: int, gates: int, *, back: bool
 ) -> list[Kernel]:
     def times(m: int, k: int, n: int) -> list[Kernel]:
-        a, b = Tensor((m, k), dtype), Tensor((k, n), dtype)
-        return product(call, a, b, (m * k + k * n + m * n) * a.itemsize)
+        nbytes = (m * k + k * n + m * n) * Tensor((), dtype).itemsize
+        arithmetic = call.arithmetic(Tensor((), dtype), convolves=True)
+        return [kernel("product", 1, m, n, k, 0, 0, nbytes=nbytes, operations=2 * m * n * k, arithmetic=arithmetic)]
 
     size = Tensor((), dtype).itemsize
     cells = kernel("pointwise", batch * hidden, nbytes=batch * hidden * size * (2 * gates + 3))

@@ -60,7 +60,7 @@ def reducing(x: Tensor, axes: tuple[int, ...], flags: Flags, nbytes: int | None 
 
 def counters(flags: Flags) -> Kernel:
     """What sets the counters of a kernel's blocks to zero."""
-    return kernel("fill", flags.units, nbytes=4)
+    return kernel("fill", flags.units)
 
 
 def _sides(x: Tensor, axes: Sequence[int]) -> tuple[int, int, int]:

@@ -82,7 +82,7 @@ def indexed(x: Tensor, indices: tuple[Tensor | None, ...] | Tensor) -> int:
             at += 1
             continue
         masks = index.dtype in ("bool", "uint8")
-        shapes.append((index.numel,) if masks else index.shape)
+        shapes.append((index.numel if index.true is None else index.true,) if masks else index.shape)
         for _ in range(len(index.shape) if masks else 1):
             if at < len(rest):
                 rest[at] = 1

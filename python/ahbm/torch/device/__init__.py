@@ -5,7 +5,9 @@ memory, and C++ knows them as such, so that DistributedDataParallel, autograd an
 `marks` is where a tensor says that it is, `moving` the calls that name a device, `module` the namespaces, `streams` the
 order of what a device does, `kernels` what it is given to do, `meter` how long that takes, and `rest` the rest.
 What torch's C++ or a library chooses by the real device is in `routed`, `typed`, `parallel`, `graphs`, `pools`, `nvml`
-and `compiled`; kernels that the host has not, in `precision` and `gpu_only`; `native` refuses what needs a driver.
+and `compiled`; what is one operation there and many on the host, in `fused`; kernels that the host has not, in
+`precision` and `gpu_only`; `native` refuses what needs a driver. Which kernels an operation is, `described` asks of
+`ahbm.kernels`.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ def install(devices: int, asked: dict[Any, str]) -> Any:
         checks,
         compiled,
         files,
+        fused,
         graphs,
         kernels,
         marks,
@@ -71,6 +74,7 @@ def install(devices: int, asked: dict[Any, str]) -> Any:
     compiled.install()
     nvml.install()
     routed.install()
+    fused.install()
     scratch.install()
     if fake is not None:
         files.install_storages()

@@ -14,8 +14,8 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from ahbm.torch.device import marks, native
+from ahbm.torch.device.described import whole
 from ahbm.torch.device.meter import FACTORS, meter
-from ahbm.torch.device.touched import whole
 
 _HINT = "TRITON_INTERPRET=1 runs it on the host; {name}=1 in " + FACTORS + " gives it a time under --fake"
 

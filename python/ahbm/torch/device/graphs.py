@@ -187,7 +187,7 @@ class Recording:
             if operation.func is not None and not (operation.quiet and not operation.made):
                 self._run(operation, held)
             for work in operation.times:
-                meter.add(*work[:4], host=work[4])
+                meter.run(work)
 
     def _run(self, operation: _Operation, held: dict[int, Any]) -> None:
         lasting = [ref.slot in self._kept for _, ref in operation.made]

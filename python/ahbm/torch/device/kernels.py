@@ -15,9 +15,10 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from ahbm.kernels.touched import OVERWRITING
 from ahbm.torch.device import checks, marks, memory, precision, scratch, sizes, uniform, values, world
+from ahbm.torch.device.described import whole
 from ahbm.torch.device.meter import Meter, counting
-from ahbm.torch.device.touched import whole
 
 _PLAIN = {torch.Tensor, torch.nn.Parameter, FakeTensor}
 _QUIET = {
@@ -28,18 +29,6 @@ _QUIET = {
 """Operations that start no kernel."""
 _SYNCHRONIZING = {"_local_scalar_dense", "item", "equal", "is_nonzero", "nonzero", "masked_select", "_unique2"}
 """Operations whose answer the host waits for."""
-_OVERWRITING = {
-    "copy_",
-    "fill_",
-    "zero_",
-    "normal_",
-    "uniform_",
-    "random_",
-    "bernoulli_",
-    "exponential_",
-    "_foreach_copy_",
-}
-"""Operations in place that do not read what they write."""
 _RESIZING = {"set_", "resize_", "resize_as_", "detach", "alias", "lift_fresh", "_unsafe_view"}
 _ALIKE = {"_to_copy", "clone", "empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like"}
 """Operations whose result is as large as their operand."""
@@ -229,6 +218,7 @@ class Kind:
             if a.alias_info is not None and a.alias_info.is_write and not a.kwarg_only
         )
         """The places of the operands that are written."""
+        self.places = {a.name: at for at, a in enumerate(schema.arguments)}
         self.name = name
         self.on_host = _ON_HOST.get(name, ())
         self.is_call = schema.name.partition("::")[0] in CALLS
@@ -240,7 +230,7 @@ class Kind:
         self.synchronizes = name in _SYNCHRONIZING
         self.asks = name in ("_local_scalar_dense", "item", "equal", "is_nonzero", "allclose")
         self.counts = counting(func._overloadpacket)
-        self.overwrites = int(written and name in _OVERWRITING)
+        self.overwrites = int(written and name in OVERWRITING)
         """How many operands are written without being read."""
         self.outs = tuple(a.name for a in schema.arguments if a.kwarg_only and a.alias_info and a.alias_info.is_write)
         """Operands by name that are written without being read."""

@@ -68,15 +68,27 @@ class Lanes(Journal):
     def _chain(self, numbers: list[int]) -> None:
         self._chains[self.stream] = numbers
 
-    def kernel(self, name: str, operations: int, nbytes: int, kind: str, host: bool) -> None:
-        """A kernel on the current stream; see `Meter.add`."""
-        if operations or nbytes:
+    def kernel(
+        self,
+        name: str,
+        operations: int,
+        nbytes: int,
+        arithmetic: str,
+        host: bool,
+        kind: str = "plain",
+        dims: tuple[int, ...] = (),
+    ) -> None:
+        """A kernel on the current stream; see `Meter.run`."""
+        if operations or nbytes or dims:
             with self._lock:
                 if not self.full:
                     event = self._add("COMP_NODE", name)
                     event.facts = {"num_ops": operations, "tensor_size": nbytes}
-                    if kind != "f16":
-                        event.facts["num_ops_dtype"] = kind
+                    if arithmetic != "f16":
+                        event.facts["num_ops_dtype"] = arithmetic
+                    if dims:
+                        event.facts["kernel_kind"] = kind
+                        event.facts["kernel_dims"] = dims
                     if host:
                         event.facts["host_copy"] = 1
                     event.stream = self.stream

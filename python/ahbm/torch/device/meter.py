@@ -8,7 +8,9 @@ FlopCounterMode.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +19,8 @@ from torch.utils import flop_counter
 
 from ahbm.errors import ConfigError
 from ahbm.job.reading import parse_factor
+from ahbm.torch.device import described
 from ahbm.torch.device.machine import machine
-from ahbm.torch.device.touched import arithmetic, touched
 
 if TYPE_CHECKING:
     from ahbm._core import Machine
@@ -28,10 +30,28 @@ FACTORS = "AHBM_KERNELS"
 """Environment variable: `softmax=2,mm=1.1` makes kernels with such a text in their name take so many times as long."""
 
 
-Work = tuple[str, int, int, str, bool]
-"""A kernel's name, operations, bytes, the type of its operations, and whether it copies from or to the host."""
+Work = tuple[str, int, int, str, bool, str, tuple[int, ...]]
+"""A kernel's name, operations, bytes, the type of its operations, whether it copies from or to the host, its class and
+its dimensions."""
 KNOWN = 1 << 12
 """Different kernels whose times are remembered."""
+
+
+class _Hushed(threading.local):
+    depth = 0
+
+
+_hushed = _Hushed()
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """The calling thread's operations are parts of one that is told as a whole."""
+    _hushed.depth += 1
+    try:
+        yield
+    finally:
+        _hushed.depth -= 1
 
 
 class Meter:
@@ -78,28 +98,35 @@ class Meter:
         self._takes.clear()
 
     def kernel(self, known: Any, args: Any, kwargs: Any, out: Any, given: list[torch.Tensor]) -> None:
-        """A kernel was started on the current stream."""
-        count = known.counts
-        flops = int(count(*args, **kwargs, out_val=out)) if count is not None else 0
-        kind = arithmetic(known.name, given[0].dtype) if flops and given else "f16"
-        self.add(known.name, flops, touched(known, args, kwargs, out, given), kind)
+        """An operation started its kernels on the current stream."""
+        if _hushed.depth:
+            return
+        name = known.name
+        for kind, dims, operations, nbytes, arithmetic in described.kernels(known, args, kwargs, out, given):
+            self.run((name, operations, nbytes, arithmetic, False, kind, dims))
 
     def copy(self, name: str, nbytes: int) -> None:
         """So many bytes were copied between host and device, on the current stream."""
         self.host_bytes += nbytes
         self.add(name, 0, nbytes, "f16", host=True)
 
-    def add(self, name: str, flops: int, nbytes: int, kind: str, *, host: bool = False) -> None:
-        """A kernel of so many operations, done in type `kind`, and bytes."""
-        work = (name, flops, nbytes, kind, host)
+    def add(self, name: str, flops: int, nbytes: int, arithmetic: str, *, host: bool = False) -> None:
+        """A kernel of which no more is known than so many operations, their type, and bytes."""
+        self.run((name, flops, nbytes, arithmetic, host, "plain", ()))
+
+    def run(self, work: Work) -> None:
+        """A kernel was started on the current stream."""
         if self.tape is not None:
             self.tape(work)
             return
+        name, flops, nbytes, arithmetic, host, kind, dims = work
         ps = self._takes.get(work)
         if ps is None:
             if len(self._takes) >= KNOWN:
                 self._takes.clear()
-            ps = self.machine.kernel_ps(name, flops, nbytes, arithmetic=kind, host=host, factors=self.factors)
+            ps = self.machine.kernel_ps(
+                name, flops, nbytes, arithmetic=arithmetic, host=host, kind=kind, dims=dims, factors=self.factors
+            )
             self._takes[work] = ps
         self.flops += flops
         self.bytes += nbytes
@@ -113,7 +140,7 @@ class Meter:
         row[2] += nbytes
         row[3] += ps
         if self.lanes is not None:
-            self.lanes.kernel(name, flops, nbytes, kind, host)
+            self.lanes.kernel(*work)
 
     def use(self, stream: int) -> None:
         """Kernels go to this stream."""

@@ -19,16 +19,20 @@ pub(super) fn bare(roofline: &Roofline, kernel: &Kernel) -> f64 {
     if kernel.is_empty() {
         return 0.0;
     }
-    let share = match kernel.arithmetic {
+    let arithmetic = ratio(kernel.operations, roofline.operations_per_ns * share(roofline, kernel.arithmetic));
+    let moving = ratio(kernel.bytes, if kernel.host { roofline.host_bytes_per_ns } else { roofline.bytes_per_ns });
+    (arithmetic.max(moving) * 1000.0).ceil() + roofline.launch as f64
+}
+
+/// The peak of a type as a share of that of types of two bytes.
+pub(super) fn share(roofline: &Roofline, arithmetic: Arithmetic) -> f64 {
+    match arithmetic {
         Arithmetic::Half => 1.0,
         Arithmetic::F32 => roofline.f32_share,
         Arithmetic::Tf32 => roofline.tf32_share,
         Arithmetic::F64 => roofline.f64_share,
         Arithmetic::Byte => roofline.byte_share,
-    };
-    let arithmetic = ratio(kernel.operations, roofline.operations_per_ns * share);
-    let moving = ratio(kernel.bytes, if kernel.host { roofline.host_bytes_per_ns } else { roofline.bytes_per_ns });
-    (arithmetic.max(moving) * 1000.0).ceil() + roofline.launch as f64
+    }
 }
 
 /// Nanoseconds of so much at a rate; nothing takes none, whatever the rate.

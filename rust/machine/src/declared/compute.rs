@@ -85,7 +85,213 @@ compute! {
     /// What every kernel takes beside its work.
     kernel: KernelKeys => KernelLaw {
         /// From its start to its first work and from its last to its end, in ns.
-        start_ns = 1500.0,
+        start_ns = 1280.0,
+    }
+    /// The memory and the L2, for kernels that move bytes.
+    memory: MemoryKeys => MemoryLaw {
+        /// Share of the bandwidth of the data sheet that streams reach.
+        share = 0.917,
+        /// How much faster bytes go that the L2 holds.
+        l2_gain = 1.18,
+        /// Share of the L2 from which on half of the bytes go to the memory.
+        l2_fill = 0.788,
+    }
+    /// Functions of each element: cycles of a unit for an element, where those last longer than its bytes.
+    element: ElementKeys => ElementLaw {
+        /// Of dense operands of one type, in loads of 16 bytes.
+        pointwise_cycles = 0.196,
+        /// Besides, for each error function or exponential chain (`dims[1]` of the kernel: GELU 1, its gradient 2).
+        erf_cycles = 0.133,
+        /// Of operands of several types, element by element.
+        cast_cycles = 0.72,
+        /// What such a kernel takes besides to start, in ns.
+        cast_ns = 900.0,
+        /// Of operands that are not dense in one order.
+        strided_cycles = 0.894,
+        /// Of operands whose quickest dimensions differ, as in a transposing copy (`dims[1]` of the kernel is 1).
+        crossed_cycles = 1.57,
+        /// With an operand that is repeated.
+        broadcast_cycles = 0.677,
+        /// Of random numbers, as of dropout.
+        random_cycles = 0.526,
+        /// What a kernel that only writes takes to start and end, in ns.
+        fill_ns = 750.0,
+    }
+    /// One launch over chunks of many tensors, as of optimizers.
+    foreach: ForeachKeys => ForeachLaw {
+        /// Share of the bandwidth of the data sheet.
+        share = 0.829,
+        /// Cycles of a unit for each read or write of an element.
+        cycles = 0.166,
+        /// Cycles besides that a block takes for each of the up to 65,536 elements of its chunk.
+        chunk_cycles = 0.00408,
+    }
+    /// Sums, means, maxima.
+    reduce: ReduceKeys => ReduceLaw {
+        /// To start and end, in ns.
+        start_ns = 2520.0,
+        /// Share of the bandwidth of the data sheet.
+        share = 0.595,
+        /// Cycles of a unit for an element.
+        cycles = 0.0629,
+        /// Cycles of a unit for a result.
+        result_cycles = 0.502,
+        /// What a thread takes to load and add four elements, one after the other, in ns.
+        step_ns = 198.0,
+        /// What blocks that share a sum take besides, in ns.
+        shared_ns = 4460.0,
+        /// What a thread takes to add the sum of a block to the last, in ns.
+        part_ns = 207.0,
+    }
+    /// Layer norm, RMS norm and the like: a block for each row.
+    norm: NormKeys => NormLaw {
+        /// Cycles of a unit for a row.
+        row_cycles = 133.0,
+        /// Cycles of a unit for an element.
+        cycles = 0.841,
+        /// Cycles of a unit for an element of the gradient of the input.
+        backward_cycles = 0.165,
+        /// Gradient of the weights: what the block of 32 columns takes for a row, in ns.
+        weights_ns = 4.37,
+    }
+    /// Batch norm: cycles of a unit for an element.
+    batch_norm: BatchNormKeys => BatchNormLaw {
+        /// With channels last: to start and end, in ns.
+        start_ns = 1910.0,
+        /// With channels last: of the statistics.
+        cycles = 0.81,
+        /// With channels last: of the elements.
+        element_cycles = 0.369,
+        /// With channels last: of the sums of the gradient.
+        backward_cycles = 0.55,
+        /// With channels last: of the elements of the gradient.
+        backward_element_cycles = 0.487,
+        /// With channels first, a block for each channel.
+        first_cycles = 0.92,
+        /// With channels first, of the gradient.
+        first_backward_cycles = 1.86,
+        /// With channels first: cycles of a unit for a channel.
+        block_cycles = 1750.0,
+    }
+    /// Softmax and its logarithm: a warp or a block for each row.
+    softmax: SoftmaxKeys => SoftmaxLaw {
+        /// To start and end, in ns.
+        start_ns = 1960.0,
+        /// Share of the bandwidth of the data sheet for rows of more than 1,024, which are read more than once.
+        long_share = 0.673,
+        /// Cycles of a unit for a row.
+        row_cycles = 1.68,
+        /// Cycles of a unit for an element.
+        cycles = 0.3,
+        /// Cycles of a unit for an element of the gradient.
+        backward_cycles = 0.281,
+    }
+    /// Rows by their numbers: gathers, scatters, tables of embeddings, sorts.
+    table: TableKeys => TableLaw {
+        /// Cycles of a unit for a row that is read or written.
+        row_cycles = 151.0,
+        /// Cycles of a unit for an element that is added where others may add.
+        scatter_cycles = 1.89,
+        /// Gradient of a table, up to 3,072 indices: what a block takes for an index, in ns.
+        index_ns = 26.0,
+        /// Gradient of a table, more indices: cycles of a unit for an element of their rows.
+        cycles = 2.1,
+        /// A pass of a sort of all elements: to start and end, in ns.
+        sort_ns = 5000.0,
+        /// Sorts of many rows: cycles of a unit for 32 elements.
+        sort_row_cycles = 650.0,
+        /// Running sums: to start and end, in ns.
+        scan_ns = 2000.0,
+    }
+    /// Pooling.
+    pool: PoolKeys => PoolLaw {
+        /// Cycles of a unit for an element of a window.
+        cycles = 0.507,
+        /// The same of the gradient.
+        backward_cycles = 1.34,
+    }
+    /// Losses of classes: one block for all rows.
+    loss: LossKeys => LossLaw {
+        /// What a thread takes for each of its rows, in ns.
+        row_ns = 1050.0,
+        /// What the gradient takes, as a share of that.
+        backward_share = 0.535,
+    }
+    /// Products of matrices on the tensor units: blocks make tiles of the result.
+    product: ProductKeys => ProductLaw {
+        /// To start and end, in ns.
+        start_ns = 2290.0,
+        /// Share of the peak that a tile of 128 x 128 reaches.
+        share = 0.802,
+        /// The same in TF32.
+        tf32_share = 0.632,
+        /// Which part of the time of a tile follows its circumference, which is what its operands take, rather than its area.
+        narrow = 0.146,
+        /// What a tile takes besides its inner loop, in ns.
+        tile_ns = 1180.0,
+        /// Which part of a last wave of tiles that does not fill the units is lost.
+        wave = 0.0602,
+        /// What dividing the inner dimension takes besides, in ns.
+        split_ns = 8700.0,
+        /// Share of the bandwidth of the data sheet.
+        memory_share = 0.767,
+        /// Share of the rate that is left where rows are multiples of 4 bytes alone; twice that of 8, half of 2.
+        unaligned = 0.299,
+    }
+    /// Products in f32 without TF32, on the vector units.
+    vector: VectorKeys => VectorLaw {
+        /// Share of the peak that a tile of 128 x 128 reaches.
+        share = 0.7,
+        /// Which part of the time of a tile follows its circumference rather than its area.
+        narrow = 0.303,
+        /// What a tile takes besides its inner loop, in ns.
+        tile_ns = 15.0,
+        /// Which part of a last wave of tiles that does not fill the units is lost.
+        wave = 0.641,
+        /// What dividing the inner dimension takes besides, in ns.
+        split_ns = 3400.0,
+    }
+    /// Convolutions as products; those of one tap with channels last are plain products.
+    convolution: ConvolutionKeys => ConvolutionLaw {
+        /// To start and end, in ns.
+        start_ns = 4950.0,
+        /// Forward: share of the rate of a plain product.
+        share = 0.844,
+        /// Gradient of the input: share of the rate of a plain product.
+        input_share = 0.722,
+        /// Gradient of the weight: share of the rate of a plain product.
+        weight_share = 0.691,
+        /// Forward in f32 without TF32: share of the peak.
+        vector_share = 0.507,
+        /// Gradient of the input in f32 without TF32: share of the peak.
+        vector_input_share = 0.447,
+        /// Gradient of the weight in f32 without TF32: share of the peak.
+        vector_weight_share = 0.261,
+        /// How much quicker that is for 3 x 3 taps, by the algorithm of Winograd.
+        winograd = 6.17,
+        /// With fewer than 8 channels: share of the peak in f32.
+        few_share = 1.43,
+        /// One channel for each group: cycles of a unit for a product.
+        depthwise_cycles = 0.0499,
+        /// The same of gradients.
+        depthwise_backward_cycles = 0.0809,
+    }
+    /// Fused attention: blocks of 128 queries.
+    attention: AttentionKeys => AttentionLaw {
+        /// To start and end, in ns.
+        start_ns = 7800.0,
+        /// Share of the peak of its products.
+        share = 0.633,
+        /// Cycles of a unit for the exponential of a score.
+        score_cycles = 0.106,
+        /// What a block takes besides, in ns.
+        tile_ns = 1180.0,
+        /// Gradient: share of the peak of its products.
+        backward_share = 0.806,
+        /// Gradient: cycles of a unit for a score.
+        backward_score_cycles = 0.439,
+        /// Cycles of a unit for the random number of a score, with dropout (`dims[8]` of the kernel is 1).
+        random_cycles = 0.199,
     }
     /// What the host takes.
     host: HostKeys => HostLaw {

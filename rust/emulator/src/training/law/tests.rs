@@ -1,0 +1,159 @@
+use super::*;
+use ahbm_machine::Machine;
+use ahbm_workload::DIMS;
+
+fn h200() -> (Roofline, Compute) {
+    let text = "pe: {roofline: {peak_tflops: 989.4, memory_gbs: 4800, f32_share: 0.0676, f64_share: 0.0676}}\n\
+                compute: {units: 132, clock_mhz: 1980, l2_mib: 60}";
+    let machine = Machine::from_yaml(text, "t", &[]).unwrap();
+    let mut roofline = *machine.roofline();
+    [roofline.operations_per_ns, roofline.bytes_per_ns] = [989_400.0, 4800.0];
+    (roofline, *machine.compute().unwrap())
+}
+
+fn kernel(kind: Kind, arithmetic: Arithmetic, dims: &[u32], operations: u64, bytes: u64) -> Kernel {
+    let mut all = [0; DIMS];
+    all[..dims.len()].copy_from_slice(dims);
+    Kernel { kind, arithmetic, dims: all, ..Kernel::new(operations, bytes) }
+}
+
+fn product(arithmetic: Arithmetic, batch: u32, m: u32, n: u32, k: u32) -> Kernel {
+    let [b, x, y, z] = [batch, m, n, k].map(u64::from);
+    let bytes = size(arithmetic) as u64 * b * (x * z + z * y + x * y);
+    kernel(Kind::Product, arithmetic, &[batch, m, n, k], 2 * b * x * y * z, bytes)
+}
+
+fn of(kernel: &Kernel) -> f64 {
+    let (roofline, compute) = h200();
+    ps(&roofline, &compute, kernel)
+}
+
+/// Every kind with dimensions of a middling size.
+fn middling() -> Vec<Kernel> {
+    let of = |kind| {
+        let dims: &[u32] = match kind {
+            Kind::Product => &[4, 512, 512, 512],
+            Kind::Convolution => &[32, 64, 64, 784, 784, 9, 1, 0, 1, 1],
+            Kind::Attention | Kind::AttentionBackward => &[4, 8, 512, 512, 64, 1, 0, 8],
+            Kind::BatchNorm | Kind::BatchNormBackward => &[32, 64, 784, 1],
+            Kind::Reduce => &[64, 512, 64],
+            _ => &[2048, 1024, 1],
+        };
+        kernel(kind, Arithmetic::Half, dims, 1 << 30, 1 << 24)
+    };
+    Kind::ALL.into_iter().map(of).collect()
+}
+
+#[test]
+fn what_has_no_work_takes_no_time() {
+    for one in middling() {
+        assert_eq!(of(&Kernel { operations: 0, bytes: 0, ..one }), 0.0, "{one:?}");
+    }
+}
+
+#[test]
+fn times_are_whole_and_the_same_again() {
+    for one in middling() {
+        let taken = of(&one);
+        assert!(taken > 0.0 && taken.fract() == 0.0, "{one:?} {taken}");
+        assert_eq!(taken.to_bits(), of(&one).to_bits());
+    }
+}
+
+#[test]
+fn no_dimension_is_too_large() {
+    for one in middling() {
+        for at in 0..DIMS {
+            for most in [0, 1, u32::MAX] {
+                let mut dims = one.dims;
+                dims[at] = most;
+                let taken = of(&Kernel { dims, operations: u64::MAX, bytes: u64::MAX, ..one });
+                assert!(taken.is_finite() && taken >= 0.0, "{one:?} {at} {most} {taken}");
+            }
+        }
+        let taken = of(&Kernel { dims: [u32::MAX; DIMS], operations: u64::MAX, bytes: u64::MAX, ..one });
+        assert!(taken.is_finite() && taken > 0.0, "{one:?} {taken}");
+    }
+}
+
+#[test]
+fn products_of_whole_tiles_take_no_less_when_they_grow() {
+    for arithmetic in Arithmetic::ALL {
+        for at in 0..4 {
+            let mut least = 0.0;
+            for times in [1, 2, 4, 8, 16] {
+                let mut dims = [2, 256, 256, 256];
+                dims[at] *= times;
+                let taken = of(&product(arithmetic, dims[0], dims[1], dims[2], dims[3]));
+                assert!(taken >= least, "{arithmetic:?} {dims:?}");
+                least = taken;
+            }
+        }
+    }
+}
+
+#[test]
+fn no_large_product_beats_the_data_sheet() {
+    let (roofline, _) = h200();
+    for arithmetic in Arithmetic::ALL {
+        for dims in [[1, 4096, 4096, 4096], [1, 8192, 8192, 8192], [64, 2048, 2048, 128], [1, 16, 8192, 8192]] {
+            let one = product(arithmetic, dims[0], dims[1], dims[2], dims[3]);
+            assert!(of(&one) >= bare(&roofline, &one), "{arithmetic:?} {dims:?}");
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fit_into_the_cache_takes_the_memory_at_least() {
+    let (roofline, _) = h200();
+    for one in middling() {
+        let large = Kernel { operations: 0, bytes: 1 << 34, ..one };
+        if !matches!(one.kind, Kind::Plain) {
+            assert!(of(&large) >= bare(&roofline, &large), "{one:?}");
+        }
+    }
+}
+
+#[test]
+fn narrow_rows_and_odd_lengths_are_slower() {
+    let half = |n| of(&product(Arithmetic::Half, 1, 4096, n, 4096));
+    assert!(half(4097) > 2.0 * half(4096));
+    assert!(half(4100) < half(4098) && half(4098) < half(4097));
+    let f32 = |n| of(&product(Arithmetic::F32, 1, 4096, n, 4096));
+    assert!(f32(4097) < 1.1 * f32(4096));
+}
+
+#[test]
+fn one_more_tile_than_units_takes_longer() {
+    let taken = |blocks: u32| of(&product(Arithmetic::Half, blocks, 256, 128, 512));
+    assert!(taken(133) > taken(132));
+    assert!(taken(264) < taken(265) && taken(265) < 1.5 * taken(264));
+}
+
+#[test]
+fn causal_attention_takes_about_half_and_dropout_more() {
+    let attention = |causal, dropout| {
+        let dims = [4, 16, 8192, 8192, 128, causal, 2, 16, dropout];
+        of(&kernel(Kind::Attention, Arithmetic::Half, &dims, 1 << 40, 1 << 28))
+    };
+    let share = attention(1, 0) / attention(0, 0);
+    assert!((0.48..0.56).contains(&share), "{share}");
+    assert!(attention(1, 1) > 1.2 * attention(1, 0));
+}
+
+#[test]
+fn gradients_of_norms_weights_take_what_their_rows_take() {
+    let weights = |rows, columns| {
+        let bytes = 8 * u64::from(rows) * u64::from(columns);
+        of(&kernel(Kind::NormWeights, Arithmetic::F32, &[rows, columns], 0, bytes))
+    };
+    let [small, wide, long] = [weights(8192, 384), weights(8192, 768), weights(16384, 384)];
+    assert!(wide < 1.05 * small && long > 1.8 * small);
+}
+
+#[test]
+fn copies_of_the_host_go_over_its_link() {
+    let (roofline, compute) = h200();
+    let one = Kernel { host: true, ..kernel(Kind::Pointwise, Arithmetic::F32, &[1 << 20], 0, 1 << 22) };
+    assert_eq!(ps(&roofline, &compute, &one), bare(&roofline, &one));
+}
