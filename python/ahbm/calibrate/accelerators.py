@@ -10,8 +10,21 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ahbm.errors import ConfigError
+
+
+class Chip(NamedTuple):
+    """What kernels run on."""
+
+    units: int
+    """SMs or CUs that are enabled."""
+    clock_mhz: int
+    """The highest that it runs at, which the peak in f32 of most sheets is of."""
+    l2_mib: float
+    """Of the cache that all units share, in units of 2^20 bytes."""
+    source: str
 
 
 @dataclass(frozen=True)
@@ -41,12 +54,6 @@ class Accelerator:
     """Every pair has links of its own; else there is a switch."""
     domain: int | None = None
     """Accelerators behind one switch, where those are more than a host has."""
-    units: int | None = None
-    """SMs or CUs; None for what is not built of them."""
-    clock_mhz: float = 0.0
-    """Their boost clock."""
-    l2_mib: float = 0.0
-    """The cache that all units share."""
 
     def roofline(self) -> dict[str, str | float]:
         """The section `pe.roofline` of a machine of it."""
@@ -61,15 +68,11 @@ class Accelerator:
         }
 
     def compute(self) -> dict[str, str | float] | None:
-        """The section `compute` of a machine of it; None where its sheet does not tell of units."""
-        if self.units is None:
+        """The section `compute` of a machine of it, by what is published alone; None where that says nothing."""
+        chip = CHIPS.get(self.name)
+        if chip is None:
             return None
-        return {
-            "source": f"the sheet of {self.name}; all else as fitted to an H200",
-            "units": self.units,
-            "clock_mhz": self.clock_mhz,
-            "l2_mib": self.l2_mib,
-        }
+        return {"source": chip.source, "units": chip.units, "clock_mhz": chip.clock_mhz, "l2_mib": chip.l2_mib}
 
 
 PCIE_3, PCIE_4, PCIE_5 = 16.0, 32.0, 64.0
@@ -95,42 +98,12 @@ ACCELERATORS: Mapping[tuple[str, ...], Accelerator] = {
         225,
         100,
         domain=72,
-        units=160,
-        clock_mhz=2032,
-        l2_mib=126,
     ),
     ("GB200",): Accelerator(
-        "GB200",
-        "NVIDIA GB200 NVL72 specifications, by 72",
-        2500,
-        8000,
-        186,
-        900,
-        40,
-        80,
-        1250,
-        5000,
-        225,
-        domain=72,
-        units=152,
-        clock_mhz=2055,
-        l2_mib=126,
+        "GB200", "NVIDIA GB200 NVL72 specifications, by 72", 2500, 8000, 186, 900, 40, 80, 1250, 5000, 225, domain=72
     ),
     ("GH200",): Accelerator(
-        "GH200",
-        "NVIDIA GH200 Grace Hopper Superchip datasheet",
-        990,
-        4000,
-        96,
-        450,
-        67,
-        67,
-        494,
-        1979,
-        450,
-        units=132,
-        clock_mhz=1980,
-        l2_mib=60,
+        "GH200", "NVIDIA GH200 Grace Hopper Superchip datasheet", 990, 4000, 96, 450, 67, 67, 494, 1979, 450
     ),
     ("MI355X",): Accelerator(
         "MI355X",
@@ -145,9 +118,6 @@ ACCELERATORS: Mapping[tuple[str, ...], Accelerator] = {
         5033.2,
         PCIE_5,
         mesh=True,
-        units=256,
-        clock_mhz=2400,
-        l2_mib=256,
     ),
     ("MI350X",): Accelerator(
         "MI350X",
@@ -162,9 +132,6 @@ ACCELERATORS: Mapping[tuple[str, ...], Accelerator] = {
         4613.7,
         PCIE_5,
         mesh=True,
-        units=256,
-        clock_mhz=2200,
-        l2_mib=256,
     ),
     ("MI325X",): Accelerator(
         "MI325X",
@@ -179,9 +146,6 @@ ACCELERATORS: Mapping[tuple[str, ...], Accelerator] = {
         2614.9,
         PCIE_5,
         mesh=True,
-        units=304,
-        clock_mhz=2100,
-        l2_mib=256,
     ),
     ("MI300X",): Accelerator(
         "MI300X",
@@ -196,251 +160,53 @@ ACCELERATORS: Mapping[tuple[str, ...], Accelerator] = {
         2614.9,
         PCIE_5,
         mesh=True,
-        units=304,
-        clock_mhz=2100,
-        l2_mib=256,
     ),
-    ("MI250X",): Accelerator(
-        "MI250X",
-        _MI200,
-        383,
-        3276.8,
-        128,
-        300,
-        95.7,
-        95.7,
-        95.7,
-        383,
-        PCIE_4,
-        25,
-        mesh=True,
-        units=220,
-        clock_mhz=1700,
-        l2_mib=16,
-    ),
-    ("MI250",): Accelerator(
-        "MI250",
-        _MI200,
-        362.1,
-        3276.8,
-        128,
-        300,
-        90.5,
-        90.5,
-        90.5,
-        362.1,
-        PCIE_4,
-        25,
-        mesh=True,
-        units=208,
-        clock_mhz=1700,
-        l2_mib=16,
-    ),
+    ("MI250X",): Accelerator("MI250X", _MI200, 383, 3276.8, 128, 300, 95.7, 95.7, 95.7, 383, PCIE_4, 25, mesh=True),
+    ("MI250",): Accelerator("MI250", _MI200, 362.1, 3276.8, 128, 300, 90.5, 90.5, 90.5, 362.1, PCIE_4, 25, mesh=True),
     ("B300",): Accelerator(
-        "B300 SXM",
-        "NVIDIA HGX B300 specifications, by 8",
-        2250,
-        8000,
-        288,
-        900,
-        1.25,
-        75,
-        1125,
-        4500,
-        PCIE_5,
-        100,
-        units=148,
-        clock_mhz=1980,
-        l2_mib=126,
+        "B300 SXM", "NVIDIA HGX B300 specifications, by 8", 2250, 8000, 288, 900, 1.25, 75, 1125, 4500, PCIE_5, 100
     ),
     ("B200",): Accelerator(
-        "B200 SXM",
-        "NVIDIA HGX B200 specifications, by 8",
-        2250,
-        8000,
-        180,
-        900,
-        37,
-        75,
-        1125,
-        4500,
-        PCIE_5,
-        units=148,
-        clock_mhz=1980,
-        l2_mib=126,
+        "B200 SXM", "NVIDIA HGX B200 specifications, by 8", 2250, 8000, 180, 900, 37, 75, 1125, 4500, PCIE_5
     ),
     ("H200",): Accelerator(
-        "H200 SXM",
-        "NVIDIA H200 Tensor Core GPU datasheet",
-        989.4,
-        4800,
-        139.8,
-        450,
-        67,
-        67,
-        494.7,
-        1978.9,
-        PCIE_5,
-        units=132,
-        clock_mhz=1980,
-        l2_mib=60,
+        "H200 SXM", "NVIDIA H200 Tensor Core GPU datasheet", 989.4, 4800, 139.8, 450, 67, 67, 494.7, 1978.9, PCIE_5
     ),
-    ("H100", "PCIE"): Accelerator(
-        "H100 PCIe", _H100, 756, 2000, 80, 300, 51, 51, 378, 1513, PCIE_5, units=114, clock_mhz=1755, l2_mib=50
-    ),
-    ("H100", "NVL"): Accelerator(
-        "H100 NVL", _H100, 835, 3900, 94, 300, 60, 60, 418, 1670, PCIE_5, units=132, clock_mhz=1785, l2_mib=50
-    ),
-    ("H100",): Accelerator(
-        "H100 SXM", _H100, 989.4, 3350, 80, 450, 67, 67, 494.7, 1978.9, PCIE_5, units=132, clock_mhz=1980, l2_mib=50
-    ),
+    ("H100", "PCIE"): Accelerator("H100 PCIe", _H100, 756, 2000, 80, 300, 51, 51, 378, 1513, PCIE_5),
+    ("H100", "NVL"): Accelerator("H100 NVL", _H100, 835, 3900, 94, 300, 60, 60, 418, 1670, PCIE_5),
+    ("H100",): Accelerator("H100 SXM", _H100, 989.4, 3350, 80, 450, 67, 67, 494.7, 1978.9, PCIE_5),
     ("H800",): Accelerator(
-        "H800 SXM",
-        "NVIDIA H800 Tensor Core GPU datasheet",
-        989.4,
-        3350,
-        80,
-        200,
-        1,
-        67,
-        494.7,
-        1978.9,
-        PCIE_5,
-        units=132,
-        clock_mhz=1980,
-        l2_mib=50,
+        "H800 SXM", "NVIDIA H800 Tensor Core GPU datasheet", 989.4, 3350, 80, 200, 1, 67, 494.7, 1978.9, PCIE_5
     ),
     ("A100", "PCIE", "80GB"): Accelerator(
-        "A100 80 GB PCIe",
-        _A100,
-        312,
-        1935,
-        80,
-        300,
-        19.5,
-        19.5,
-        156,
-        624,
-        PCIE_4,
-        25,
-        units=108,
-        clock_mhz=1410,
-        l2_mib=40,
+        "A100 80 GB PCIe", _A100, 312, 1935, 80, 300, 19.5, 19.5, 156, 624, PCIE_4, 25
     ),
-    ("A100", "40GB"): Accelerator(
-        "A100 40 GB", _A100, 312, 1555, 40, 300, 19.5, 19.5, 156, 624, PCIE_4, 25, units=108, clock_mhz=1410, l2_mib=40
-    ),
-    ("A100",): Accelerator(
-        "A100 80 GB SXM",
-        _A100,
-        312,
-        2039,
-        80,
-        300,
-        19.5,
-        19.5,
-        156,
-        624,
-        PCIE_4,
-        25,
-        units=108,
-        clock_mhz=1410,
-        l2_mib=40,
-    ),
+    ("A100", "40GB"): Accelerator("A100 40 GB", _A100, 312, 1555, 40, 300, 19.5, 19.5, 156, 624, PCIE_4, 25),
+    ("A100",): Accelerator("A100 80 GB SXM", _A100, 312, 2039, 80, 300, 19.5, 19.5, 156, 624, PCIE_4, 25),
     ("A800",): Accelerator(
-        "A800 80 GB SXM",
-        "NVIDIA A800 Tensor Core GPU datasheet",
-        312,
-        2039,
-        80,
-        200,
-        19.5,
-        19.5,
-        156,
-        624,
-        PCIE_4,
-        25,
-        units=108,
-        clock_mhz=1410,
-        l2_mib=40,
+        "A800 80 GB SXM", "NVIDIA A800 Tensor Core GPU datasheet", 312, 2039, 80, 200, 19.5, 19.5, 156, 624, PCIE_4, 25
     ),
-    ("V100", "PCIE"): Accelerator(
-        "V100 PCIe", _V100, 112, 900, 32, 16, 7, 14, 14, 112, PCIE_3, 12.5, units=80, clock_mhz=1380, l2_mib=6
-    ),
-    ("V100",): Accelerator(
-        "V100 SXM2", _V100, 125, 900, 32, 150, 7.8, 15.7, 15.7, 125, PCIE_3, 12.5, units=80, clock_mhz=1530, l2_mib=6
-    ),
+    ("V100", "PCIE"): Accelerator("V100 PCIe", _V100, 112, 900, 32, 16, 7, 14, 14, 112, PCIE_3, 12.5),
+    ("V100",): Accelerator("V100 SXM2", _V100, 125, 900, 32, 150, 7.8, 15.7, 15.7, 125, PCIE_3, 12.5),
     ("P100",): Accelerator(
-        "P100 PCIe",
-        "NVIDIA Tesla P100 GPU accelerator data sheet",
-        18.7,
-        732,
-        16,
-        16,
-        4.7,
-        9.3,
-        9.3,
-        18.7,
-        PCIE_3,
-        12.5,
-        units=56,
-        clock_mhz=1303,
-        l2_mib=4,
+        "P100 PCIe", "NVIDIA Tesla P100 GPU accelerator datasheet", 18.7, 732, 16, 16, 4.7, 9.3, 9.3, None, PCIE_3, 12.5
     ),
     ("P4",): Accelerator(
-        "P4",
-        "NVIDIA Tesla P4 inferencing accelerator data sheet",
-        5.5,
-        192,
-        8,
-        16,
-        0.17,
-        5.5,
-        5.5,
-        22,
-        PCIE_3,
-        12.5,
-        units=20,
-        clock_mhz=1063,
-        l2_mib=2,
+        "P4", "NVIDIA Tesla P4 inference accelerator datasheet", 5.5, 192, 8, 16, 0.17, 5.5, 5.5, 22, PCIE_3, 12.5
     ),
     ("T4",): Accelerator(
-        "T4",
-        "NVIDIA T4 Tensor Core GPU datasheet",
-        65,
-        320,
-        16,
-        16,
-        0.25,
-        8.1,
-        8.1,
-        130,
-        PCIE_3,
-        12.5,
-        units=40,
-        clock_mhz=1590,
-        l2_mib=4,
+        "T4", "NVIDIA T4 Tensor Core GPU datasheet", 65, 320, 16, 16, 0.25, 8.1, 8.1, 130, PCIE_3, 12.5
+    ),
+    ("A10",): Accelerator(
+        "A10", "NVIDIA A10 Tensor Core GPU datasheet", 125, 600, 24, 32, 0.98, 31.2, 62.5, 250, PCIE_4, 12.5
     ),
     ("L4",): Accelerator(
-        "L4",
-        "NVIDIA L4 Tensor Core GPU datasheet",
-        121,
-        300,
-        24,
-        32,
-        0.49,
-        30.3,
-        60,
-        242,
-        PCIE_4,
-        25,
-        units=58,
-        clock_mhz=2040,
-        l2_mib=48,
+        "L4", "NVIDIA L4 Tensor Core GPU datasheet", 121, 300, 24, 32, 0.47, 30.3, 60, 242.5, PCIE_4, 12.5
     ),
+    ("L40S",): Accelerator("L40S", "NVIDIA L40S GPU datasheet", 362.05, 864, 48, 32, 1.4, 91.6, 183, 733, PCIE_4, 25),
     ("MI210",): Accelerator(
         "MI210",
-        _MI200,
+        "AMD Instinct MI210 accelerator brochure",
         181,
         1638.4,
         64,
@@ -452,9 +218,6 @@ ACCELERATORS: Mapping[tuple[str, ...], Accelerator] = {
         PCIE_4,
         25,
         mesh=True,
-        units=104,
-        clock_mhz=1700,
-        l2_mib=8,
     ),
     ("MI100",): Accelerator(
         "MI100",
@@ -470,9 +233,6 @@ ACCELERATORS: Mapping[tuple[str, ...], Accelerator] = {
         PCIE_4,
         25,
         mesh=True,
-        units=120,
-        clock_mhz=1502,
-        l2_mib=8,
     ),
     ("WSE",): Accelerator(
         "a core of a wafer-scale engine",
@@ -487,6 +247,50 @@ ACCELERATORS: Mapping[tuple[str, ...], Accelerator] = {
     ("TPU", "V4"): Accelerator("TPU v4", f"{_TPU}, TPU v4", 275, 1200, 32, 300, byte=275),
 }
 """By the parts that the name of one has, the first that fits."""
+_HOPPER = "NVIDIA H100 Tensor Core GPU Architecture; clock and L2 as its driver says them"
+_AMPERE = "NVIDIA A100 Tensor Core GPU Architecture"
+_VOLTA = "NVIDIA Tesla V100 GPU Architecture"
+_ADA = "NVIDIA Ada GPU Architecture"
+_BLACKWELL = "Chips and Cheese, Nvidia's B200; clock by the data sheet's peak in f32"
+_ULTRA = "NVIDIA, Inside Blackwell Ultra; clock by the data sheet's peak in f32, L2 that of a B200"
+_CDNA_2 = "AMD CDNA 2 architecture white paper"
+_CDNA_3 = "AMD CDNA 3 architecture white paper; its last cache"
+_CDNA_4 = "AMD CDNA 4 architecture white paper; its last cache"
+CHIPS: Mapping[str, Chip] = {
+    "GB300": Chip(160, 2034, 126, _ULTRA),
+    "GB200": Chip(152, 2056, 126, _BLACKWELL),
+    "B300 SXM": Chip(148, 1980, 126, _ULTRA),
+    "B200 SXM": Chip(148, 1980, 126, _BLACKWELL),
+    "GH200": Chip(132, 1980, 60, _HOPPER),
+    "H200 SXM": Chip(132, 1980, 60, _HOPPER),
+    "H100 SXM": Chip(132, 1980, 50, _HOPPER),
+    "H100 PCIe": Chip(114, 1755, 50, _HOPPER),
+    "H100 NVL": Chip(132, 1785, 60, _HOPPER),
+    "H800 SXM": Chip(132, 1980, 50, _HOPPER),
+    "A100 80 GB PCIe": Chip(108, 1410, 40, _AMPERE),
+    "A100 40 GB": Chip(108, 1410, 40, _AMPERE),
+    "A100 80 GB SXM": Chip(108, 1410, 40, _AMPERE),
+    "A800 80 GB SXM": Chip(108, 1410, 40, _AMPERE),
+    "A10": Chip(72, 1695, 6, "NVIDIA Ampere GA102 GPU Architecture"),
+    "L4": Chip(58, 2040, 48, _ADA),
+    "L40S": Chip(142, 2520, 96, _ADA),
+    "T4": Chip(40, 1590, 4, "NVIDIA Turing GPU Architecture"),
+    "V100 PCIe": Chip(80, 1380, 6, _VOLTA),
+    "V100 SXM2": Chip(80, 1530, 6, _VOLTA),
+    "P100 PCIe": Chip(56, 1328, 4, "NVIDIA Tesla P100 (Pascal) white paper"),
+    "P4": Chip(20, 1114, 2, "NVIDIA Tesla P4 product brief"),
+    "MI355X": Chip(256, 2400, 256, _CDNA_4),
+    "MI350X": Chip(256, 2200, 256, _CDNA_4),
+    "MI325X": Chip(304, 2100, 256, _CDNA_3),
+    "MI300X": Chip(304, 2100, 256, _CDNA_3),
+    "MI250X": Chip(220, 1700, 16, _CDNA_2),
+    "MI250": Chip(208, 1700, 16, _CDNA_2),
+    "MI210": Chip(104, 1700, 8, _CDNA_2),
+    "MI100": Chip(120, 1502, 8, "AMD CDNA architecture white paper"),
+}
+"""By the accelerator's name."""
+_ALONE = {"A10", "L4", "P4", "T4"}
+"""Names that are the beginning of others: they stand alone."""
 
 
 def known(name: str) -> Accelerator | None:
@@ -494,10 +298,9 @@ def known(name: str) -> Accelerator | None:
     text = name.upper().replace(" GB", "GB")
 
     def has(part: str) -> bool:
-        # An L40 is no L4, and what ends in T4 is no T4.
-        before = "(?<![A-WYZ0-9])" if len(part) == 2 else ""
-        return re.search(rf"{before}{part}(?!\d)", text) is not None
+        return part in (words if part in _ALONE else text)
 
+    words = set(re.split(r"[^A-Z0-9]+", text))
     return next((each for parts, each in ACCELERATORS.items() if all(map(has, parts))), None)
 
 

@@ -207,7 +207,9 @@ def _parts(shape: _Shape, units: int) -> list[Kernel]:
     """What adds up, or clears, the parts of a gradient of weights whose long sums are split among blocks."""
     rows, columns = shape.weight.shape[0], shape.weight.shape[1] * shape.taps
     pixels = shape.y.numel // max(shape.y.shape[1], 1)
-    if shape.deep or (-(-rows // 64) * -(-columns // 96) <= units // 2 and pixels >= 1024):
+    if (shape.deep and shape.last) or (
+        not shape.deep and -(-rows // 64) * -(-columns // 96) <= units // 2 and pixels >= 1024
+    ):
         return [kernel("reduce", 1, 4, rows * columns, nbytes=20 * rows * columns)]
     return []
 

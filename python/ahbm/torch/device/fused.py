@@ -100,7 +100,7 @@ def _recurrent(name: str, original: Any) -> Any:
             elif len(x.shape) == 3 and args[8]:
                 x = Tensor((x.shape[1], x.shape[0], x.shape[2]), x.dtype)
             states = args[2] if packed else args[1]
-            hidden = (states[0] if isinstance(states, list | tuple) else states).shape[-1]
+            hidden = (states[-1] if isinstance(states, list | tuple) else states).shape[-1]
             rest = (_MODES[name], hidden, 0, layers, False, 0.0, True, bidirectional)
             before = (x, *[None] * (9 if back else 5))
             flags = Flags(tf32_convolutions=in_tf32(True))

@@ -20,7 +20,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from ahbm.torch.device import kernels, marks, native, streams, values
-from ahbm.torch.device.meter import Work, meter
+from ahbm.torch.device.fusing import Work
+from ahbm.torch.device.meter import meter
 from ahbm.torch.replacing import replace
 
 _pools = itertools.count(1)

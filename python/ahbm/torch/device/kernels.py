@@ -116,6 +116,8 @@ class Kernels(TorchDispatchMode):
         if known.moves and known.overwrites and before is not None:  # what is written stays where it is
             index = marks.where(given[0])
             index = -1 if index is None else index
+        if known.is_call:
+            self.meter.flush()
         if self.fake is None or values.real.on:
             if known.makes:
                 memory.ask(before if index is None else index, args, kwargs, given)

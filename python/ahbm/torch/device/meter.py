@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,8 @@ from torch.utils import flop_counter
 
 from ahbm.errors import ConfigError
 from ahbm.job.reading import parse_factor
-from ahbm.torch.device import described
+from ahbm.torch.device import described, memory, scratch
+from ahbm.torch.device.fusing import Fusing, Work
 from ahbm.torch.device.machine import machine
 
 if TYPE_CHECKING:
@@ -30,9 +31,6 @@ FACTORS = "AHBM_KERNELS"
 """Environment variable: `softmax=2,mm=1.1` makes kernels with such a text in their name take so many times as long."""
 
 
-Work = tuple[str, int, int, str, bool, str, tuple[int, ...]]
-"""A kernel's name, operations, bytes, the type of its operations, whether it copies from or to the host, its class and
-its dimensions."""
 KNOWN = 1 << 12
 """Different kernels whose times are remembered."""
 
@@ -74,6 +72,7 @@ class Meter:
         self.tape: Callable[[Work], None] | None = None
         """Takes kernels that are captured, and take no time yet."""
         self._takes: dict[Work, int] = {}
+        self.generated = Fusing(self.run)
 
     @cached_property
     def factors(self) -> list[tuple[str, float]]:
@@ -102,6 +101,11 @@ class Meter:
         if _hushed.depth:
             return
         name = known.name
+        if scratch.generates():
+            if not self.generated.groups and memory.in_backward():
+                torch.autograd.Variable._execution_engine.queue_callback(self.flush)
+            self.generated.take(name, described.kernels(known, args, kwargs, out, given), given, out)
+            return
         for kind, dims, operations, nbytes, arithmetic in described.kernels(known, args, kwargs, out, given):
             self.run((name, operations, nbytes, arithmetic, False, kind, dims))
 
@@ -114,8 +118,15 @@ class Meter:
         """A kernel of which no more is known than so many operations, their type, and bytes."""
         self.run((name, flops, nbytes, arithmetic, host, "plain", ()))
 
+    def flush(self, kept: Sequence[torch.Tensor] | None = None) -> None:
+        """What generated code has done until now starts its kernels."""
+        if self.generated.groups:
+            self.generated.flush(kept)
+
     def run(self, work: Work) -> None:
         """A kernel was started on the current stream."""
+        if self.generated.groups:
+            self.flush()
         if self.tape is not None:
             self.tape(work)
             return
@@ -144,15 +155,18 @@ class Meter:
 
     def use(self, stream: int) -> None:
         """Kernels go to this stream."""
+        self.flush()
         if self.lanes is not None:
             self.lanes.stream = stream
 
     def tail(self, stream: int) -> tuple[int, ...]:
         """What an event of now on a stream (-1: on all) waits for."""
+        self.flush()
         return () if self.lanes is None else self.lanes.tail(stream)
 
     def wait(self, stream: int, tail: tuple[int, ...]) -> None:
         """What the stream is given later waits for `tail`."""
+        self.flush()
         if self.lanes is not None:
             self.lanes.wait(stream, tail)
 
@@ -164,6 +178,7 @@ class Meter:
 
     def synchronize(self, stream: int | None = None) -> None:
         """The host waits for a stream, by default the current one."""
+        self.flush()
         self.host_ps = max(self.host_ps, self.now_ps())
         if self.lanes is not None:
             self.lanes.host_waits(self.lanes.tail(self.lanes.stream if stream is None else stream))
@@ -176,6 +191,7 @@ class Meter:
 
 
 meter = Meter()
+scratch.ends.append(meter.flush)
 
 
 def counting(packet: Any) -> Any:

@@ -7,6 +7,7 @@ FlashAttention 2 and cuDNN do. Convolutions on tensor cores turn operands that l
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -71,6 +72,16 @@ def passing(name: str, out: Any) -> bool:
     return _depth[0] > 0 and not (name == "_to_copy" and out.dtype in (torch.float16, torch.bfloat16))
 
 
+def generates() -> bool:
+    """Whether operations are now those of code that is generated: in what is compiled, and in backward where something
+    is."""
+    return _depth[0] > 0 or (_compiled[0] and memory.in_backward())
+
+
+ends: list[Callable[[list[torch.Tensor]], None]] = []
+"""Called with what compiled code returns."""
+
+
 def _enters(*_: Any) -> None:
     _depth[0] += 1
 
@@ -79,9 +90,11 @@ def _leaves(out: Any) -> None:
     """What compiled code returns lies in memory."""
     _depth[0] -= 1
     if not _depth[0]:
-        for x in tree_leaves(out):
-            if isinstance(x, torch.Tensor):
-                marks.count(x)
+        found = [x for x in tree_leaves(out) if isinstance(x, torch.Tensor)]
+        for x in found:
+            marks.count(x)
+        for end in ends:
+            end(found)
 
 
 def install() -> None:
