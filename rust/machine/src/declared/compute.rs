@@ -100,7 +100,7 @@ compute! {
         /// How much faster bytes go that the L2 holds.
         l2_gain = 1.13,
         /// Share of the L2 from which on half of the bytes go to the memory.
-        l2_fill = 0.951,
+        l2_fill = 0.963,
     }
     /// Functions of each element: cycles of a unit for an element, where those last longer than its bytes.
     element: ElementKeys => ElementLaw {
@@ -113,7 +113,7 @@ compute! {
         /// What such a kernel takes besides to start, in ns.
         cast_ns = 969.0,
         /// Of operands that are not dense in one order.
-        strided_cycles = 0.725,
+        strided_cycles = 0.728,
         /// Of operands whose quickest dimensions differ, as in a transposing copy (`dims[1]` of the kernel is 1).
         crossed_cycles = 1.52,
         /// With an operand that is repeated, where as much is read as written.
@@ -126,7 +126,7 @@ compute! {
     /// One launch over chunks of many tensors, as of optimizers.
     foreach: ForeachKeys => ForeachLaw {
         /// Share of the bandwidth of the data sheet.
-        share = 0.787,
+        share = 0.786,
         /// Cycles of a unit for each read or write of an element.
         cycles = 0.0927,
         /// Cycles besides that a block takes for each of the up to 65,536 elements of its chunk.
@@ -141,9 +141,9 @@ compute! {
         /// Cycles of a unit for an element.
         cycles = 0.147,
         /// Cycles of a unit for a result.
-        result_cycles = 0.471,
+        result_cycles = 0.466,
         /// What a thread takes to load and add four elements, one after the other, in ns.
-        step_ns = 82.7,
+        step_ns = 82.5,
         /// What blocks that share a sum take besides, in ns.
         shared_ns = 5530.0,
         /// What a thread takes to add the sum of a block to the last, in ns.
@@ -156,7 +156,7 @@ compute! {
         /// Cycles of a unit for an element.
         cycles = 0.902,
         /// Cycles of a unit for an element of the gradient of the input.
-        backward_cycles = 0.121,
+        backward_cycles = 0.119,
         /// Gradient of the weights: what the block of 32 columns takes for a row, in ns.
         weights_ns = 4.45,
     }
@@ -190,7 +190,7 @@ compute! {
         /// Cycles of a unit for an element.
         cycles = 0.325,
         /// Cycles of a unit for an element of the gradient.
-        backward_cycles = 0.248,
+        backward_cycles = 0.247,
     }
     /// Rows by their numbers: gathers, scatters, tables of embeddings, sorts.
     table: TableKeys => TableLaw {
@@ -203,11 +203,11 @@ compute! {
         /// Gradient of a table, more indices: cycles of a unit for an element of their rows.
         cycles = 2.9,
         /// A pass of a sort of all elements: to start and end, in ns.
-        sort_ns = 7640.0,
+        sort_ns = 7650.0,
         /// Sorts of many rows: cycles of a unit for 32 elements.
         sort_row_cycles = 416.0,
         /// Running sums: to start and end, in ns.
-        scan_ns = 276.0,
+        scan_ns = 256.0,
     }
     /// Pooling.
     pool: PoolKeys => PoolLaw {
@@ -226,23 +226,25 @@ compute! {
     /// Products of matrices on the tensor units: blocks make tiles of the result.
     product: ProductKeys => ProductLaw {
         /// To start and end, in ns.
-        start_ns = 2550.0,
+        start_ns = 2530.0,
         /// Share of the peak that a tile of 128 x 128 reaches.
-        share = 0.765,
+        share = 0.766,
         /// The same in TF32.
-        tf32_share = 0.62,
+        tf32_share = 0.684,
+        /// Share of the rate that is left in TF32 where the first operand is transposed.
+        tf32_turned_share = 0.705,
         /// What a unit takes for each GHz of its clock while it multiplies, in watts; that of a T4, an L4 and an A100 whose power is short.
         watts_per_ghz = 2.1,
         /// Which part of the time of a tile follows its circumference, which is what its operands take, rather than its area.
-        narrow = 0.265,
+        narrow = 0.26,
         /// What a tile takes besides its inner loop, in ns.
-        tile_ns = 1040.0,
+        tile_ns = 1030.0,
         /// Which part of a last wave of tiles that does not fill the units is lost.
-        wave = 0.00245,
+        wave = 0.00229,
         /// What dividing the inner dimension takes besides, in ns.
-        split_ns = 3710.0,
+        split_ns = 3850.0,
         /// Share of the bandwidth of the data sheet.
-        memory_share = 0.767,
+        memory_share = 0.765,
         /// Share of the rate that is left where rows are multiples of 4 bytes alone; twice that of 8, half of 2.
         unaligned = 0.3,
     }
@@ -253,36 +255,36 @@ compute! {
         /// The clock that lasts under such work, for want of power; a unit whose clock is higher falls to it.
         sustained_mhz = 1450.0,
         /// Which part of the time of a tile follows its circumference rather than its area.
-        narrow = 0.255,
+        narrow = 0.268,
         /// What a tile takes besides its inner loop, in ns.
-        tile_ns = 5.11,
+        tile_ns = 4.26,
         /// Which part of a last wave of tiles that does not fill the units is lost.
-        wave = 0.0203,
+        wave = 0.0128,
         /// What dividing the inner dimension takes besides, in ns.
         split_ns = 3000.0,
     }
     /// Convolutions as products; those of one tap with channels last are plain products.
     convolution: ConvolutionKeys => ConvolutionLaw {
         /// To start and end, in ns.
-        start_ns = 5850.0,
+        start_ns = 5800.0,
         /// Forward: share of the rate of a plain product.
-        share = 0.874,
+        share = 0.826,
         /// Gradient of the input: share of the rate of a plain product.
-        input_share = 0.697,
+        input_share = 0.647,
         /// Gradient of the input with a stride: share of that.
-        strided_share = 0.802,
+        strided_share = 0.872,
         /// Gradient of the weight: share of the rate of a plain product.
-        weight_share = 0.996,
+        weight_share = 1.01,
         /// The same in TF32.
-        tf32_weight_share = 0.476,
+        tf32_weight_share = 0.43,
         /// Forward in f32 without TF32: share of the peak.
         vector_share = 0.463,
         /// Gradient of the input in f32 without TF32: share of the peak.
-        vector_input_share = 0.44,
+        vector_input_share = 0.442,
         /// Gradient of the weight in f32 without TF32: share of the peak.
-        vector_weight_share = 0.24,
+        vector_weight_share = 0.241,
         /// How much quicker that is for 3 x 3 taps, by the algorithm of Winograd.
-        winograd = 6.28,
+        winograd = 4.54,
         /// With fewer than 8 channels: cycles of a unit for an element of the larger side; 160 products take as much again.
         few_cycles = 1.55,
         /// What the gradient of their weight takes, as a share of that.
@@ -299,9 +301,9 @@ compute! {
         /// Share of the peak of its products.
         share = 0.616,
         /// Cycles of a unit for the exponential of a score.
-        score_cycles = 0.0909,
+        score_cycles = 0.091,
         /// What a block takes besides, in ns.
-        tile_ns = 1750.0,
+        tile_ns = 1740.0,
         /// Gradient: share of the peak of its products.
         backward_share = 0.845,
         /// Gradient: cycles of a unit for a score.
