@@ -233,9 +233,11 @@ compute! {
         tf32_share = 0.684,
         /// Share of the rate that is left in TF32 where the first operand is transposed.
         tf32_turned_share = 0.705,
-        /// What a unit takes for each GHz of its clock while it multiplies, in watts; that of a T4, an L4 and an A100 whose power is short.
+        /// What a unit takes for each GHz of its clock while it multiplies, in watts; that of a T4, an L4 and an A100
+        /// whose power is short.
         watts_per_ghz = 2.1,
-        /// Which part of the time of a tile follows its circumference, which is what its operands take, rather than its area.
+        /// Which part of the time of a tile follows its circumference, which is what its operands take, rather than its
+        /// area.
         narrow = 0.26,
         /// What a tile takes besides its inner loop, in ns.
         tile_ns = 1030.0,
@@ -250,7 +252,8 @@ compute! {
     }
     /// Products in f32 without TF32, on the vector units.
     vector: VectorKeys => VectorLaw {
-        /// Share of the peak that a tile of 128 x 128 reaches; that of a V100 and an A100, whose clocks are low enough to last.
+        /// Share of the peak that a tile of 128 x 128 reaches; that of a V100 and an A100, whose clocks are low enough
+        /// to last.
         share = 0.95,
         /// The clock that lasts under such work, for want of power; a unit whose clock is higher falls to it.
         sustained_mhz = 1450.0,
@@ -285,7 +288,8 @@ compute! {
         vector_weight_share = 0.241,
         /// How much quicker that is for 3 x 3 taps, by the algorithm of Winograd.
         winograd = 4.54,
-        /// With fewer than 8 channels: cycles of a unit for an element of the larger side; 160 products take as much again.
+        /// With fewer than 8 channels: cycles of a unit for an element of the larger side; 160 products take as much
+        /// again.
         few_cycles = 1.55,
         /// What the gradient of their weight takes, as a share of that.
         few_weight_share = 0.6,
