@@ -9,6 +9,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.multiprocessing import reductions
 
 from ahbm.torch.device import marks, native
@@ -24,6 +25,7 @@ def install() -> None:
     _exchange()
     _queues()
     _linear_algebra()
+    _truncated()
     _scripts()
     _exports()
     native.when_imported(("safetensors._safetensors_rust",), _safetensors)
@@ -202,6 +204,24 @@ def _without_driver(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(A, *args, driver=driver, **kw) if driver is not None else function(A, *args, **kw)
 
     return functools.wraps(function)(decomposition)
+
+
+def _truncated() -> None:
+    """Numbers that are drawn again until all are within bounds: those that are not there are none that are not."""
+    init: Any = torch.nn.init
+    own = getattr(init, "_no_grad_trunc_normal_", None)
+    if own is None:
+        return
+
+    @functools.wraps(own)
+    def trunc_normal_(tensor: torch.Tensor, mean: float, std: float, *args: Any, **kw: Any) -> torch.Tensor:
+        if not isinstance(tensor, FakeTensor):
+            out: torch.Tensor = own(tensor, mean, std, *args, **kw)
+            return out
+        with torch.no_grad():
+            return tensor.normal_(mean, std)
+
+    init._no_grad_trunc_normal_ = trunc_normal_
 
 
 _WHERE = "ahbm_device"
