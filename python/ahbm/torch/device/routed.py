@@ -12,7 +12,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.multiprocessing import reductions
 
-from ahbm.torch.device import marks, native
+from ahbm.torch.device import kernels, marks, native
 from ahbm.torch.replacing import replace
 
 _HOST = torch.device("cpu")
@@ -39,6 +39,23 @@ def _recurrent() -> None:
         """Nothing to do."""
 
     torch.nn.RNNBase.flatten_parameters = flatten_parameters
+    core: Any = torch._C._nn
+    own = core.pad_sequence
+
+    @functools.wraps(own)
+    def pad_sequence(sequences: Any, *args: Any, **kw: Any) -> torch.Tensor:
+        """What C++ makes of nothing is where the sequences are."""
+        parts = list(sequences)
+        before = kernels.placing.to
+        if parts and isinstance(parts[0], torch.Tensor) and (index := marks.where(parts[0])) is not None:
+            kernels.placing.to = index
+        try:
+            out: torch.Tensor = own(parts, *args, **kw)
+            return out
+        finally:
+            kernels.placing.to = before
+
+    core.pad_sequence = pad_sequence
 
 
 _ATTENTION = ("flash", "mem_efficient", "math", "cudnn", "overrideable")
