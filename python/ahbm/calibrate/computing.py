@@ -4,7 +4,7 @@ operations of it, and how far that is off at operations that were held back."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from ahbm._core import Machine
 from ahbm.base.yaml_nodes import WRITER
 from ahbm.calibrate import templates
 from ahbm.calibrate.accelerators import Accelerator, known, named
+from ahbm.calibrate.hosts import SURE, Relative, relative
 from ahbm.calibrate.nearest import Nearest, nearest
 from ahbm.calibrate.readers.operations import Measured, Operations
 from ahbm.calibrate.tables import Floats
@@ -161,9 +162,27 @@ def calibrate(
     for each in parameters:
         section, key = each.key.split(".")
         compute[section] = {**compute.get(section, {}), key: float(f"{each.value:.5g}")}
-    compute["fit"] = _record(files, parameters, errors, fit.covariance(best))
+    profiles = [each.profile for each in files if each.profile is not None]
+    host = relative(profiles)
+    notes += _host(compute, host, fit.host) if profiles else []
+    compute["fit"] = _record(files, parameters, errors, fit.covariance(best), host)
     tree["compute"] = compute
     return Fitted(tree, parameters, errors, tuple(note for note in notes if note))
+
+
+def _host(compute: dict[str, Any], host: Relative | None, known: Mapping[str, float]) -> list[str]:
+    """Puts into `compute` what the host of the traces takes, and says how that was found."""
+    if host is None:
+        return ["the host is that of the machine: no trace says enough of another"]
+    said = f"the host takes {host.factor:.2f} times what that of the reference takes ({host.operations} operations)"
+    if 1 / SURE <= host.factor <= SURE:
+        return [f"{said}: traces of one host differ by as much, so it is that of the machine"]
+    section = {
+        key: float(f"{value * host.factor if key.endswith('_ns') else value / host.factor:.4g}")
+        for key, value in known.items()
+    }
+    compute["host"] = {**compute.get("host", {}), **section}
+    return [said]
 
 
 def _together(files: Sequence[Operations]) -> list[Measured]:
@@ -225,6 +244,7 @@ class _Fit:
         self.weights = np.clip(total / total.mean(), 1 / HEAVY, HEAVY)
         compute = self.machine.compute
         assert compute is not None, "the machine has a section compute"
+        self.host = {key.removeprefix(HOST): value for key, value in compute.values.items() if key.startswith(HOST)}
         free = {
             key: value
             for key, value in compute.values.items()
@@ -289,10 +309,16 @@ def _errors(rows: Sequence[Measured], ratios: Floats) -> tuple[Errors, ...]:
 
 
 def _record(
-    files: Sequence[Operations], parameters: Sequence[Parameter], errors: Sequence[Errors], covariance: Floats
+    files: Sequence[Operations],
+    parameters: Sequence[Parameter],
+    errors: Sequence[Errors],
+    covariance: Floats,
+    host: Relative | None,
 ) -> dict[str, Any]:
     """How it was fitted, as a machine keeps it."""
+    of_host = None if host is None else {key: round(value, 3) for key, value in host._asdict().items()}
     return {
+        **({} if of_host is None else {"host": of_host}),
         "sources": [
             {
                 "file": each.name,

@@ -71,8 +71,9 @@ def nearest(
         gradient = weighted.T @ off + supposed * (point - start)
         before = loss
         for _ in range(8):
-            step = np.linalg.solve(normal + damping * np.diag(np.diag(normal) + 1e-9), gradient)
-            moved = within(point - within(step, -1.0, 1.0), least, most)
+            damped = normal + damping * np.diag(np.diag(normal) + 1e-9)
+            along: Floats = np.asarray(np.linalg.solve(damped, gradient), np.float64)
+            moved = within(point - within(along, -1.0, 1.0), least, most)
             found = off_of(moved)
             other = loss_of(found, moved)
             if other < loss:
