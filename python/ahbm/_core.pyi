@@ -1873,7 +1873,7 @@ class Replayed:
 
     @property
     def computed_ps(self, /) -> list[int]:
-        """Per rank, the time in which it computed; computations side by side count once."""
+        """Per rank, the time in which its device computed; computations side by side count once."""
 
     @property
     def ends_ps(self, /) -> list[int]:
@@ -1888,8 +1888,13 @@ class Replayed:
     @property
     def exposures(self, /) -> list[list[tuple[int | None, int, int]]]:
         """Per rank, what its exposed time is made of: the call, None for other nodes, the exposed time, and the part of it
-        in which another rank had not arrived yet. The exposed times sum to the rank's end less its computing.
+        in which another rank had not arrived yet. The exposed times sum to the rank's end less its computing and less
+        what waited for its host.
         """
+
+    @property
+    def hosted_ps(self, /) -> list[int]:
+        """Per rank, the time in which its device did not compute, and what it does next waited for its host."""
 
     @property
     def nodes(

@@ -44,11 +44,13 @@ class RankTime:
     compute_ns: float
     waiting_ns: float = 0.0
     """The part of the exposed time in which another rank had not arrived yet."""
+    host_ns: float = 0.0
+    """Time in which its device did nothing, because what it did next waited for the host."""
 
     @property
     def exposed_ns(self) -> float:
         """Time in which it did not compute: for communication, and for ranks that came later."""
-        return self.total_ns - self.compute_ns
+        return self.total_ns - self.compute_ns - self.host_ns
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class Stretch:
     start_ns: float
     end_ns: float
     what: str
-    """"compute", "memory" or "call"."""
+    """"compute", "host", "memory" or "call"."""
     call: int | None
     """Position in `JobReport.calls`."""
     node: str
@@ -254,8 +256,8 @@ class JobReport(Run):
         return sorted(rows, key=lambda row: (-row[2], row[:2]))
 
     def on_path(self) -> list[tuple[str, float]]:
-        """The parts of the critical path: "compute", "memory" and the calls by collective and ranks, in ns; the largest
-        first. They sum to the job's time."""
+        """The parts of the critical path: "compute", "host", "memory" and the calls by collective and ranks, in ns;
+        the largest first. They sum to the job's time."""
         sums: dict[str, float] = {}
         for stretch in self.path:
             label = stretch.what
@@ -278,10 +280,14 @@ class JobReport(Run):
             "overlapping others, time only"
         ]
         lines += table(self.rows())
-        cells: list[tuple[str, ...]] = [("ranks", "compute (us)", "exposed (us)", "waiting (us)", "total (us)")]
+        hosted = any(rank.host_ns for rank in self.ranks)
+        heads = ("compute (us)", *["host (us)"][:hosted], "exposed (us)", "waiting (us)", "total (us)")
+        cells: list[tuple[str, ...]] = [("ranks", *heads)]
         alike: dict[tuple[str, ...], list[int]] = {}
         for rank in self.ranks:
-            times = (rank.compute_ns, rank.exposed_ns, rank.waiting_ns, rank.total_ns)
+            times = (
+                rank.compute_ns, *[rank.host_ns][:hosted], rank.exposed_ns, rank.waiting_ns, rank.total_ns
+            )  # fmt: skip
             alike.setdefault(tuple(f"{time / 1000:.2f}" for time in times), []).append(rank.rank)
         cells += [(span(ranks), *shown) for shown, ranks in alike.items()]
         lines += aligned(cells)
@@ -333,7 +339,7 @@ def replay(
     log("emulator", INFO, "%s: %d of %d ranks simulated", name, run.simulated, workload.ranks)
     notes = tuple(preparation.notes(calls, programs))
     performed = Performed(calls, programs, tuple(preparation.rules), run.calls_ps, notes)
-    columns = zip(run.ends_ps, run.computed_ps, run.waiting_ps, strict=True)
+    columns = zip(run.ends_ps, run.computed_ps, run.waiting_ps, run.hosted_ps, strict=True)
     return JobReport(
         name,
         emulator.machine.topology,

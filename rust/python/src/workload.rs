@@ -435,14 +435,21 @@ impl Replayed {
         self.found.answers.ends.clone()
     }
 
-    /// Per rank, the time in which it computed; computations side by side count once.
+    /// Per rank, the time in which its device computed; computations side by side count once.
     #[getter]
     fn computed_ps(&self) -> Vec<u64> {
         self.found.answers.computed.clone()
     }
 
+    /// Per rank, the time in which its device did not compute, and what it does next waited for its host.
+    #[getter]
+    fn hosted_ps(&self) -> Vec<u64> {
+        self.found.answers.hosted.clone()
+    }
+
     /// Per rank, what its exposed time is made of: the call, None for other nodes, the exposed time, and the part of it
-    /// in which another rank had not arrived yet. The exposed times sum to the rank's end less its computing.
+    /// in which another rank had not arrived yet. The exposed times sum to the rank's end less its computing and less
+    /// what waited for its host.
     #[getter]
     fn exposures(&self) -> Vec<Vec<(Option<u32>, u64, u64)>> {
         let of = |e: &ahbm_emulator::training::Exposure| (e.launch, e.exposed, e.waiting);
@@ -468,13 +475,14 @@ impl Replayed {
         sums.into_iter().map(|(launch, (exposed, waiting))| (launch, exposed, waiting)).collect()
     }
 
-    /// The critical path: rank, start, end, "compute", "memory" or "call", the call, name and origin of the node.
+    /// The critical path: rank, start, end, "compute", "host", "memory" or "call", the call, name and origin of the node.
     #[getter]
     fn path(&self) -> Vec<Stretch> {
         let workload = &self.job.workload;
         let segment = |s: &ahbm_emulator::training::Segment| {
             let (what, launch) = match s.why {
                 Why::Compute => ("compute", None),
+                Why::Host => ("host", None),
                 Why::Memory => ("memory", None),
                 Why::Launch(launch) => ("call", Some(launch)),
             };

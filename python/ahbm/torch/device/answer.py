@@ -61,7 +61,7 @@ _met = [False]
 
 def install() -> None:
     """Keeps a journal of every world, and answers where it ends."""
-    compute.CLOCKS["model"] = lambda: meter.busy_ps
+    compute.CLOCKS["model"] = lambda: meter.device_ps
     compute.usual[0] = "model"
     fits.install()
     if (os.environ.get(compute.ENV) or "model") == "model":
@@ -278,6 +278,8 @@ class Beside:
                     calls += 1
                     continue
                 facts: dict[str, Any] = dict(described)
+                if "is_cpu_op" in facts:
+                    continue
                 flops += (done := facts["num_ops"])
                 of, host = facts.get("num_ops_dtype", "f16"), "host_copy" in facts
                 ps += meter.machine.kernel_ps(
@@ -485,6 +487,7 @@ class Answer:
             "flops": sum(work.flops for work in self.work) / max(len(self.work), 1) / per,
             "utilization": self.utilization,
             "exposed_ns": [rank.exposed_ns / per for rank in job.ranks],
+            "host_ns": [rank.host_ns / per for rank in job.ranks],
             "memory_peak_bytes": [one["peak"] for one in self.memory],
             "memory": self.memory,
             "lines": [
@@ -508,12 +511,14 @@ class Answer:
         count = max(len(job.ranks), 1)
         computes = sum(rank.compute_ns for rank in job.ranks) / count / per
         exposed = sum(rank.exposed_ns for rank in job.ranks) / count / per
+        hosted = sum(rank.host_ns for rank in job.ranks) / count / per
         what = f"a step takes {lasts(step)} ({self.spread})" if self.steps else f"the job takes {lasts(step)}"
         like = " like this one" if self.alike else ""
         lines = [
             f"ahbm: {fits.words(self.memory)}; {what} on {count} rank{'s' * (count != 1)}{like} of a {job.topology}: "
-            f"computing {lasts(computes)} ({share(computes)}), exposed communication and waiting {lasts(exposed)} "
-            f"({share(exposed)})"
+            f"computing {lasts(computes)} ({share(computes)}), "
+            + (f"waiting for the host {lasts(hosted)} ({share(hosted)}), " if hosted else "")
+            + f"exposed communication and waiting {lasts(exposed)} ({share(exposed)})"
         ]
         if self.ending:
             lines.append(self.ending)

@@ -10,6 +10,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from ahbm.torch.device import marks, memory
+from ahbm.torch.device.meter import meter
 
 
 def tag(tensors: Any, kind: str) -> None:
@@ -65,6 +66,8 @@ def install() -> None:
     def before(optimizer: Any, *_: Any) -> None:
         tag_optimizer(optimizer)
         memory.stepping[0] = True
+        if meter.host is not None:
+            meter.host.steps(optimizer)
 
     def after(optimizer: Any, *_: Any) -> None:
         memory.stepping[0] = False

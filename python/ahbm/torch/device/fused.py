@@ -21,9 +21,7 @@ Described = Callable[[Sequence[torch.Tensor], bool], tuple[str, tuple[Kernel, ..
 
 
 def _run(described: Described, xs: Sequence[torch.Tensor], *, back: bool) -> None:
-    name, kernels = described(xs, back)
-    for kind, dims, operations, nbytes, arithmetic in kernels:
-        meter.run((name, operations, nbytes, arithmetic, False, kind, dims))
+    meter.whole(*described(xs, back))
 
 
 class _Fused(torch.autograd.Function):

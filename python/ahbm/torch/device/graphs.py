@@ -184,11 +184,12 @@ class Recording:
             if not weak.expired():
                 values.forget(torch.UntypedStorage._new_with_weak_ptr(weak.cdata))
         held = dict(self._kept)
-        for operation in self.operations:
-            if operation.func is not None and not (operation.quiet and not operation.made):
-                self._run(operation, held)
-            for work in operation.times:
-                meter.run(work)
+        with meter.submission():
+            for operation in self.operations:
+                if operation.func is not None and not (operation.quiet and not operation.made):
+                    self._run(operation, held)
+                for work in operation.times:
+                    meter.run(work)
 
     def _run(self, operation: _Operation, held: dict[int, Any]) -> None:
         lasting = [ref.slot in self._kept for _, ref in operation.made]

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_leaves
 from ahbm.kernels.touched import OVERWRITING
 from ahbm.torch.device import checks, marks, memory, precision, scratch, sizes, uniform, values, world
 from ahbm.torch.device.described import whole
-from ahbm.torch.device.meter import Meter, counting
+from ahbm.torch.device.meter import Meter, counting, hushed
 
 _PLAIN = {torch.Tensor, torch.nn.Parameter, FakeTensor}
 _QUIET = {
@@ -27,6 +27,11 @@ _QUIET = {
     "sym_size", "sym_stride", "sym_numel", "sym_storage_offset", "_nested_tensor_size",
 }  # fmt: skip
 """Operations that start no kernel."""
+_ASKING = {
+    "is_same_size", "is_pinned", "sym_size", "sym_stride", "sym_numel", "sym_storage_offset", "_nested_tensor_size",
+    "_record_function_enter_new", "_record_function_exit",
+}  # fmt: skip
+"""Operations that ask what a tensor is, or what is beside the work."""
 _SYNCHRONIZING = {"_local_scalar_dense", "item", "equal", "is_nonzero", "nonzero", "masked_select", "_unique2"}
 """Operations whose answer the host waits for."""
 _RESIZING = {"set_", "resize_", "resize_as_", "detach", "alias", "lift_fresh", "_unsafe_view"}
@@ -151,6 +156,8 @@ class Kernels(TorchDispatchMode):
             # What C++ puts on the device of another tensor is on the device where that is.
             if given and checks.on[0] and not known.is_view and not (known.moves and "device" in kwargs):
                 checks.passed_on(given, out)
+            if self.meter.host is not None:
+                self.meter.host.own(known)
             return out
         if index is not None and (not known.is_view or (hollow and given[0].layout in marks.SPARSE)):
             counts = not (known.fuses and scratch.passing(known.name, out))
@@ -167,15 +174,26 @@ class Kernels(TorchDispatchMode):
                     marks.put(out[at], None)
         if graph is not None:
             graph.after(func, known, args, kwargs, out)
+        host = self.meter.host
+        if host is not None and not (hushed() or scratch.generates()):
+            host.operation(known, given)
         if not known.is_quiet:
             if known.scratch:
                 scratch.take(index, known.name, args)
             copied = _copied(known, index, out, given) if known.moves else None
+            waits = known.synchronizes or (before is not None and index is None)
             if copied is not None:
+                if host is not None:
+                    asynchronous = kwargs.get("non_blocking", known.overwrites and args[2:3] == (True,))
+                    pinned = _pinned(given) or (asynchronous and index is None and not known.overwrites)
+                    waits = not (asynchronous and pinned)
+                    if not pinned:  # the driver's own buffers are few: they fill as the stream empties them
+                        self.meter.synchronize()
+                        host.stages(copied)
                 self.meter.copy(known.name, copied)
             else:
                 self.meter.kernel(known, args, kwargs, out, given)
-            if known.synchronizes or (before is not None and index is None):
+            if waits:
                 self.meter.synchronize()
         return out
 
@@ -205,6 +223,12 @@ def _copied(known: Kind, index: int | None, out: Any, given: list[torch.Tensor])
     return sum(map(whole, moved)) if moved else None
 
 
+def _pinned(given: list[torch.Tensor]) -> bool:
+    """Whether the host's ends of a copy are pinned, of those that there are before it."""
+    found = [x for x in given if marks.where(x) is None]
+    return bool(found) and all(x.is_pinned() for x in found)
+
+
 class Kind:
     """What is to be known of an operation."""
 
@@ -229,6 +253,8 @@ class Kind:
         self.is_aten = schema.name.startswith("aten::")
         self._operands: list[str] = [a.name for a in schema.arguments if "Tensor" in str(a.type)]
         self.is_quiet = self.is_view or name in _QUIET or self.is_call or schema.name.startswith("prim::")
+        self.is_free = self.is_call or name in _ASKING or schema.name.startswith("prim::")
+        """Whether the host does nothing for it that counts here."""
         self.synchronizes = name in _SYNCHRONIZING
         self.asks = name in ("_local_scalar_dense", "item", "equal", "is_nonzero", "allclose")
         self.counts = counting(func._overloadpacket)

@@ -1,17 +1,20 @@
 """A rank's journal by streams: kernels of a stream follow each other, and what else they wait for.
 
-The host runs ahead of the device: only where it waits for the device, what it starts later waits as well. Marks say
-where iterations end (`steps`). Nothing is kept after enough of them.
+The host runs ahead of the device: only where it waits for the device, what it starts later waits as well. Where it
+takes time of its own, what it does is a chain of nodes beside those of the device, and the device waits for these.
+Marks say where iterations end (`steps`). Nothing is kept after enough of them.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 
 from ahbm.ranks.blame import call_origin
 from ahbm.ranks.seat import Call
 from ahbm.torch.compute import Stopwatch
 from ahbm.torch.device import steps
+from ahbm.torch.device.host import QUEUE, Host
 from ahbm.torch.device.kept import Kept
 from ahbm.torch.journal import Event, Journal
 
@@ -23,6 +26,8 @@ SOON = 64
 """The same where a script is to end after some."""
 COPIES = ("_to_copy", "copy_")
 """Kernels that set up as well as compute: an iteration has others."""
+HOST = "host"
+"""What the host does before it issues something."""
 SPARE = 8
 """Iterations, beside twice those that are wanted, after which no more of the usual kind are waited for."""
 
@@ -54,6 +59,14 @@ class Lanes(Journal):
         self._next = MANY
         """How many nodes there are when a pattern is looked for."""
         self._generation = 0
+        self.host: Host | None = None
+        """The host, where it takes time: what it does is a chain of nodes, each before what it issues."""
+        self._issued: int | None = None
+        """The latest of them."""
+        self._awaited: list[int] = []
+        """What the host has waited for since."""
+        self._queue: deque[int] = deque(maxlen=QUEUE)
+        """The latest launches."""
         super().__init__(Stopwatch("none"))
 
     def ends_after(self, number: int, end: Callable[[], None]) -> None:
@@ -92,6 +105,8 @@ class Lanes(Journal):
                     if host:
                         event.facts["host_copy"] = 1
                     event.stream = self.stream
+                    if self.host is not None:
+                        self._queue.append(event.number)
                     if self.stream:  # a device interleaves streams; these are short copies before calls
                         event.facts["comm_priority"] = 1
                     self._chain = [event.number]
@@ -100,8 +115,26 @@ class Lanes(Journal):
                 else:
                     self.whole = False
 
+    def _add(self, kind: str, name: str) -> Event:
+        if self.host is None:
+            return super()._add(kind, name)
+        host = self.host
+        if self._issued is None or not host.submits or host.pending:
+            number = len(self.events)
+            deps = [] if self._issued is None else [self._issued]
+            if len(self._queue) == QUEUE:
+                deps.append(self._queue[0])
+            deps += [one for one in dict.fromkeys(self._awaited) if one not in deps]
+            self.events.append(Event(number, "COMP_NODE", HOST, deps, 0, host.pending, {"is_cpu_op": 1}))
+            self._issued, self._awaited, host.pending = number, [], 0
+        event = super()._add(kind, name)
+        event.deps.append(self._issued)
+        return event
+
     def call(self, call: Call, me: int) -> tuple[int, Event] | None:
         """A call of rank `me`, on the current stream."""
+        if self.host is not None and not self.host.submits:
+            self.host.issue(self.host.collective)
         if self.full:
             self.whole = False
             return None
@@ -131,6 +164,9 @@ class Lanes(Journal):
     def host_waits(self, tail: Iterable[int]) -> None:
         """See `Meter`."""
         tail = [number for number in tail if number < len(self.events)]
+        if self.host is not None:
+            self._awaited += tail
+            return
         for stream in self._chains:
             self.wait(stream, tail)
         self._fence = list(tail) or self._fence
@@ -151,6 +187,10 @@ class Lanes(Journal):
         """Another source marks, which wins: what was kept is forgotten."""
         self.events, self.marks, self.calls, self._names = [], [], [], []
         self._chains, self._fence = {}, []
+        self._issued, self._awaited = None, []
+        self._queue.clear()
+        if self.host is not None:
+            self.host.pending = 0
         self._generation += 1
         self.full = self.whole = False
         self._next = MOST
@@ -185,7 +225,7 @@ class Lanes(Journal):
 
     def _repeated(self) -> list[steps.Range]:
         names = self._tokens()
-        return steps.repeated(names, self.calls, {self._known.get(name) for name in COPIES})
+        return steps.repeated(names, self.calls, {self._known.get(name) for name in (*COPIES, HOST)})
 
     def _tokens(self) -> list[int]:
         """What each node does, as a number: the name of a kernel, and of a call its size as well."""

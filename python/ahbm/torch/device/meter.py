@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from torch.utils import flop_counter
 
 from ahbm.errors import ConfigError
 from ahbm.job.reading import parse_factor
-from ahbm.torch.device import described, memory, scratch
+from ahbm.torch.device import described, host, memory, scratch
 from ahbm.torch.device.fusing import Fusing, Work
 from ahbm.torch.device.machine import machine
 
@@ -40,6 +40,11 @@ class _Hushed(threading.local):
 
 
 _hushed = _Hushed()
+
+
+def hushed() -> bool:
+    """Whether the calling thread's operations are parts of one that is told as a whole."""
+    return _hushed.depth > 0
 
 
 @contextmanager
@@ -63,16 +68,21 @@ class Meter:
         self.kernels = 0
         self.busy_ps = 0
         """The sum of all kernels."""
+        self.idle_ps = 0
+        """Time in which the device had nothing to do, because its host had given it nothing."""
+        self.host: host.Host | None = None
+        """The host, where it takes time, and once the machine is known."""
+        self._calls_ps = 0
+        """What is in the rank's time beside these two."""
         self.lanes: Lanes | None = None
         """Where kernels are written down; None where nobody reads it."""
         self.by_name: dict[str, list[int]] = {}
         """Per name of a kernel: how many, operations, bytes, ps."""
-        self.host_ps = 0
-        """Where the host is: at the end of what the device had when the host last waited for it."""
+        self._waited_ps = 0
         self.tape: Callable[[Work], None] | None = None
         """Takes kernels that are captured, and take no time yet."""
         self._takes: dict[Work, int] = {}
-        self.generated = Fusing(self.run)
+        self.generated = Fusing(self._generated)
 
     @cached_property
     def factors(self) -> list[tuple[str, float]]:
@@ -89,12 +99,29 @@ class Meter:
     @cached_property
     def machine(self) -> Machine:
         """The machine of the environment, until a world is made on one."""
-        return machine()
+        found = machine()
+        self._hosted_by(found)
+        return found
 
     def on(self, machine: Machine) -> None:
         """Kernels run on this machine from now on."""
         self.machine = machine
         self._takes.clear()
+        self._hosted_by(machine)
+
+    def _hosted_by(self, machine: Machine) -> None:
+        now = self.host_ps
+        self.host = host.of(machine)
+        if self.host is not None:
+            self.host.now = now
+        if self.lanes is not None:
+            self.lanes.host = self.host
+
+    @property
+    def host_ps(self) -> int:
+        """Where the host is: at the end of what the device had when the host last waited for it, and of what it has
+        issued since."""
+        return self._waited_ps if self.host is None else self.host.now
 
     def kernel(self, known: Any, args: Any, kwargs: Any, out: Any, given: list[torch.Tensor]) -> None:
         """An operation started its kernels on the current stream."""
@@ -142,6 +169,8 @@ class Meter:
         self.flops += flops
         self.bytes += nbytes
         self.kernels += 1
+        if self.host is not None:
+            self._launched(self.host)
         self.busy_ps += ps
         row = self.by_name.get(name)
         if row is None:
@@ -152,6 +181,18 @@ class Meter:
         row[3] += ps
         if self.lanes is not None:
             self.lanes.kernel(*work)
+
+    def _generated(self, work: Work) -> None:
+        if self.host is not None:
+            self.host.generated(work[5])
+        self.run(work)
+
+    def whole(self, name: str, kernels: Sequence[described.Kernel]) -> None:
+        """An operation whose parts were hushed started these kernels on the current stream."""
+        if self.host is not None:
+            self.host.whole()
+        for kind, dims, operations, nbytes, arithmetic in kernels:
+            self.run((name, operations, nbytes, arithmetic, False, kind, dims))
 
     def use(self, stream: int) -> None:
         """Kernels go to this stream."""
@@ -172,14 +213,14 @@ class Meter:
 
     def host_waits(self, tail: tuple[int, ...]) -> None:
         """What is started later waits for `tail`."""
-        self.host_ps = max(self.host_ps, self.now_ps())
+        self._waits()
         if self.lanes is not None:
             self.lanes.host_waits(tail)
 
     def synchronize(self, stream: int | None = None) -> None:
         """The host waits for a stream, by default the current one."""
         self.flush()
-        self.host_ps = max(self.host_ps, self.now_ps())
+        self._waits()
         if self.lanes is not None:
             self.lanes.host_waits(self.lanes.tail(self.lanes.stream if stream is None else stream))
 
@@ -187,7 +228,34 @@ class Meter:
         """The simulated time of this rank."""
         from ahbm.torch.places import places
 
-        return max((place.now_ps() for place in places()), default=self.busy_ps)
+        now = max((place.now_ps() for place in places()), default=self.device_ps)
+        self._calls_ps = now - self.device_ps
+        return now
+
+    @property
+    def device_ps(self) -> int:
+        """The time of the device without calls: its kernels, and what it waited for the host."""
+        return self.busy_ps + self.idle_ps
+
+    def moment_ps(self) -> int:
+        """When the device would come to an event of now."""
+        return self.now_ps() if self.host is None else max(self.now_ps(), self.host.now)
+
+    def submission(self) -> AbstractContextManager[None]:
+        """What is launched meanwhile is given to the device at once."""
+        return nullcontext() if self.host is None else self.host.submission()
+
+    def _launched(self, by: host.Host) -> None:
+        if not by.submits:
+            by.issue(by.launch)
+        if by.now > self.device_ps + self._calls_ps:
+            self.idle_ps += max(by.now - self.now_ps(), 0)
+
+    def _waits(self) -> None:
+        if self.host is None:
+            self._waited_ps = max(self._waited_ps, self.now_ps())
+        else:
+            self.host.waits(self.now_ps())
 
 
 meter = Meter()

@@ -105,7 +105,7 @@ class Event:
     def record(self, stream: Stream | None = None) -> None:
         """Now."""
         self.tail = meter.tail((stream or current()).stream_id)
-        self._ps = meter.now_ps()
+        self._ps = meter.moment_ps()
 
     def elapsed_time(self, end_event: Event) -> float:
         """Simulated milliseconds until `end_event`. Raises RuntimeError unless both are recorded."""

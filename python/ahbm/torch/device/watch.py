@@ -20,6 +20,7 @@ import ahbm.torch
 from ahbm.ranks import blame
 from ahbm.torch.device import marks
 from ahbm.torch.device.lanes import Lanes
+from ahbm.torch.device.meter import meter
 from ahbm.torch.device.steps import OPTIMIZER, PROFILER, USER, Count
 from ahbm.torch.replacing import replace
 
@@ -141,6 +142,8 @@ class Watch:
             before = blame.backward[0]
             blame.backward[0] = blame.call_origin()
             self._enter()
+            if meter.host is not None:
+                meter.host.backward()
             try:
                 return runs(*args, **kw)
             finally:

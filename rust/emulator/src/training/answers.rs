@@ -6,7 +6,8 @@ use ahbm_machine::Ps;
 use ahbm_workload::Work;
 use rustc_hash::FxHashMap;
 
-/// The part of a rank's time that a launch exposes: the rank does not compute, and what it does next waits for it.
+/// The part of a rank's time that a launch exposes: the rank's device does not compute, and what it does next waits for
+/// it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exposure {
     /// The call or message; none for other nodes.
@@ -22,6 +23,8 @@ pub struct Exposure {
 pub enum Why {
     /// A node computes.
     Compute,
+    /// The host issues what follows.
+    Host,
     /// A node moves bytes to or from remote memory.
     Memory,
     /// A call or a message runs, all its ranks being there.
@@ -48,9 +51,12 @@ pub struct Segment {
 pub struct Answers {
     /// Per rank, the end of its last node.
     pub ends: Vec<Ps>,
-    /// Per rank, the time in which it computed; computations side by side count once.
+    /// Per rank, the time in which its device computed; computations side by side count once.
     pub computed: Vec<Ps>,
-    /// Per rank, what its exposed time is made of, in order of first appearance: the parts sum to `ends - computed`.
+    /// Per rank, the time in which its device did not, and what it does next waited for its host.
+    pub hosted: Vec<Ps>,
+    /// Per rank, what its exposed time is made of, in order of first appearance: the parts sum to
+    /// `ends - computed - hosted`.
     pub exposures: Vec<Vec<Exposure>>,
     /// The critical path from the start of the job to its end; the stretches sum to the job's time.
     pub path: Vec<Segment>,
@@ -62,18 +68,20 @@ pub(super) fn answers(replay: &Replay<'_>, times: &Times) -> Answers {
     let mut answers = Answers {
         ends: vec![0; count],
         computed: vec![0; count],
+        hosted: vec![0; count],
         exposures: vec![Vec::new(); count],
         path: walk.path(),
     };
     for &rank in &replay.ranks {
         let at = rank as usize;
-        (answers.ends[at], answers.computed[at], answers.exposures[at]) = walk.rank(rank);
+        (answers.ends[at], answers.computed[at], answers.hosted[at], answers.exposures[at]) = walk.rank(rank);
     }
     for rank in 0..count as u32 {
         let (at, stand) = (rank as usize, replay.stand(rank));
         if stand != rank {
             answers.ends[at] = answers.ends[stand as usize];
             answers.computed[at] = answers.computed[stand as usize];
+            answers.hosted[at] = answers.hosted[stand as usize];
             answers.exposures[at] =
                 answers.exposures[stand as usize].iter().map(|of| walk.instead(*of, stand, rank)).collect();
         }
@@ -152,25 +160,29 @@ impl<'a> Walk<'a> {
         Exposure { launch: node.and_then(|&at| job.share(job.place(rank, at))).map(|share| share.launch), ..of }
     }
 
-    fn computes(&self, place: u32) -> bool {
-        matches!(self.replay.job.work(place), Work::Compute(_))
+    /// Whether a node computes: on the host, or on the device.
+    fn computes(&self, place: u32, host: bool) -> bool {
+        let (rank, at) = self.replay.job.node(place);
+        let node = self.replay.job.workload.graph(rank).node(at);
+        node.cpu == host && matches!(node.work, Work::Compute(_))
     }
 
-    /// End and computing time of a rank, and what it waited for meanwhile.
-    fn rank(&self, rank: u32) -> (Ps, Ps, Vec<Exposure>) {
+    /// End of a rank, computing time of its device, the time in which that waited for the host, and for what else it
+    /// waited.
+    fn rank(&self, rank: u32) -> (Ps, Ps, Ps, Vec<Exposure>) {
         let job = self.replay.job;
         let count = self.replay.order(rank).lanes.len() as u32;
         let places: Vec<u32> = (0..count).map(|at| job.place(rank, at)).collect();
         let last =
             places.iter().copied().max_by_key(|&place| (self.span(place).end, self.times.issued[place as usize]));
-        let Some(last) = last else { return (0, 0, Vec::new()) };
+        let Some(last) = last else { return (0, 0, 0, Vec::new()) };
         let end = self.span(last).end;
         let mut computing: Vec<u32> = places
             .into_iter()
-            .filter(|&place| self.computes(place) && self.span(place).end > self.span(place).start)
+            .filter(|&place| self.computes(place, false) && self.span(place).end > self.span(place).start)
             .collect();
         computing.sort_unstable_by_key(|&place| (self.span(place).start, place));
-        let (mut reached, mut computed) = (0, 0);
+        let (mut reached, mut computed, mut hosted) = (0, 0, 0);
         let mut found: Vec<Exposure> = Vec::new();
         let mut index: rustc_hash::FxHashMap<Option<u32>, usize> = Default::default();
         let mut file = |launch: Option<u32>, exposed: Ps, waiting: Ps| {
@@ -184,30 +196,39 @@ impl<'a> Walk<'a> {
         for place in computing {
             let span = self.span(place);
             if span.start > reached {
-                self.gap(reached, span.start, self.cause(place), &mut file);
+                hosted += self.gap(reached, span.start, self.cause(place), &mut file);
             }
             computed += span.end.saturating_sub(span.start.max(reached));
             reached = reached.max(span.end);
         }
         if end > reached {
-            self.gap(reached, end, Some(last), &mut file);
+            hosted += self.gap(reached, end, Some(last), &mut file);
         }
-        (end, computed, found)
+        (end, computed, hosted, found)
     }
 
-    /// Files what the time from `from` to `until` was spent on, going back from the node that ended it.
-    fn gap(&self, from: Ps, until: Ps, mut place: Option<u32>, file: &mut impl FnMut(Option<u32>, Ps, Ps)) {
-        let mut until = until;
+    /// Files what the time from `from` to `until` was spent on, going back from the node that ended it; gives the part
+    /// in which the host was busy.
+    fn gap(&self, from: Ps, until: Ps, mut place: Option<u32>, file: &mut impl FnMut(Option<u32>, Ps, Ps)) -> Ps {
+        let (mut until, mut hosted) = (until, 0);
         while until > from {
-            let Some(at) = place else { return file(None, until - from, 0) };
+            let Some(at) = place else {
+                file(None, until - from, 0);
+                break;
+            };
             let span = self.span(at);
             let start = span.start.clamp(from, until);
-            let launch = self.launch(at);
-            let arrived = launch.map_or(start, |launch| self.latest[launch as usize].0.clamp(start, until));
-            file(launch, until - start, arrived - start);
+            if self.computes(at, true) {
+                hosted += until - start;
+            } else {
+                let launch = self.launch(at);
+                let arrived = launch.map_or(start, |launch| self.latest[launch as usize].0.clamp(start, until));
+                file(launch, until - start, arrived - start);
+            }
             until = start;
             place = self.cause(at);
         }
+        hosted
     }
 
     /// Back from the last node: through a call to the rank that arrived last, else to what let the node start.
@@ -233,6 +254,7 @@ impl<'a> Walk<'a> {
             let why = match (launch, job.work(place)) {
                 (Some(launch), _) => Why::Launch(launch),
                 (None, Work::Memory { .. }) => Why::Memory,
+                _ if self.computes(place, true) => Why::Host,
                 _ => Why::Compute,
             };
             if until > from {

@@ -23,7 +23,7 @@ pub struct Event {
     pub start: Ps,
     /// How long it took; 0 where that is for a replay to find out.
     pub duration: Ps,
-    /// Its attributes by name.
+    /// Its attributes by name. Where `is_cpu_op` is not 1 among them, it runs on the device.
     pub facts: Vec<(String, Fact)>,
 }
 
@@ -37,6 +37,9 @@ pub enum Fact {
     /// Numbers.
     Numbers(Vec<i64>),
 }
+
+/// The attribute of what runs on the host.
+const HOST: &str = "is_cpu_op";
 
 /// Attributes that consumers read from `int32_val` alone; other numbers are `int64_val`.
 const NARROW: [&str; 4] = ["comm_src", "comm_dst", "comm_tag", "root"];
@@ -122,7 +125,8 @@ fn node(id: u64, event: Event, names: &mut Names) -> Result<Node, Diagnostic> {
     node.ctrl_deps = event.deps;
     node.start_micros = event.start / 1_000_000;
     node.duration_micros = event.duration / 1_000_000;
-    node.attributes.push(Attribute::integer(&names.intern("is_cpu_op"), Arm::Bool, 0));
+    let host = event.facts.iter().any(|(name, fact)| &**name == HOST && matches!(fact, Fact::Number(1)));
+    node.attributes.push(Attribute::integer(&names.intern(HOST), Arm::Bool, u64::from(host)));
     for (name, ps) in [("start_ns", event.start), ("duration_ns", event.duration)] {
         let value = Value::Double(ps as f64 / 1000.0);
         node.attributes.push(Attribute { name: names.intern(name), value, doc: None });
@@ -136,7 +140,7 @@ fn node(id: u64, event: Event, names: &mut Names) -> Result<Node, Diagnostic> {
         })?;
         node.attributes.push(Attribute::integer(&names.intern("comm_type"), Arm::Int64, number as u64));
     }
-    for (name, fact) in event.facts {
+    for (name, fact) in event.facts.into_iter().filter(|(name, _)| &**name != HOST) {
         let arm = if NARROW.contains(&&*name) { Arm::Int32 } else { Arm::Int64 };
         let name = names.intern(&name);
         node.attributes.push(match fact {

@@ -1,0 +1,235 @@
+"""A host that takes time to issue what a device does."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+from hypothesis import given
+from hypothesis import strategies as st
+from jobs import python
+
+import ahbm
+from ahbm.job.replay import JobReport
+from ahbm.torch.device.host import QUEUE, Host
+from ahbm.torch.device.lanes import Lanes
+from ahbm.torch.journal import write
+
+MACHINE = """\
+system: {sips: {count: 1}}
+sip: {cube_mesh: {w: 1, h: 1}}
+cube: {pe_layout: {corners: 1, pe_per_corner: 1}}
+pe: {roofline: {peak_tflops: 100, memory_gbs: 1000, host_gbs: 50}}
+compute: {units: 100, clock_mhz: 1500, l2_mib: 40}
+"""
+US = 1_000_000
+KEYS = [
+    "operation", "launch", "view", "python", "node", "backward", "optimizer", "parameter", "tensor", "own",
+    "synchronize", "product", "plan", "norm", "collective",
+]  # fmt: skip
+
+
+def host(us: float) -> Host:
+    """One that takes so long for everything."""
+    return Host({f"{key}_ns": us * 1000 for key in KEYS} | {"staging_gbs": 10.0})
+
+
+class Queue:
+    """A rank whose host issues kernels, as a meter has it."""
+
+    def __init__(self, us: float) -> None:
+        self.lanes = Lanes(0)
+        self.lanes.host = host(us)
+
+    def kernel(self, us: float) -> None:
+        """One that takes so long on the device, whose host takes its time for a launch."""
+        assert self.lanes.host is not None
+        if not self.lanes.host.submits:
+            self.lanes.host.issue(self.lanes.host.launch)
+        self.lanes.kernel("kernel", 0, round(us * 1e6), "f16", False)  # at 1000 GB/s
+
+    def synchronize(self) -> None:
+        """The host waits for the device."""
+        self.lanes.host_waits(self.lanes.tail(-1))
+
+    def replayed(self, folder: Path) -> JobReport:
+        """The job on a machine whose kernels start at once."""
+        write(self.lanes.nodes(), folder / "step", 0, 1)
+        machine = folder / "machine.yaml"
+        machine.write_text(MACHINE.partition("compute")[0])
+        found = ahbm.open(folder / "step", topology=machine, kind="job").run()
+        assert isinstance(found, JobReport)
+        return found
+
+
+def test_short_kernels_wait_for_the_host_and_long_ones_do_not(tmp_path: Path) -> None:
+    def of(count: int, us: float) -> tuple[float, float, float]:
+        queue = Queue(10)
+        for _ in range(count):
+            queue.kernel(us)
+        folder = tmp_path / f"{count}-{us}"
+        found = queue.replayed(folder).ranks[0]
+        assert found.total_ns == found.compute_ns + found.host_ns and found.exposed_ns == 0
+        return found.total_ns, found.compute_ns, found.host_ns
+
+    assert of(20, 1) == (201_000, 20_000, 181_000)
+    assert of(40, 1) == (401_000, 40_000, 361_000)
+    assert of(20, 50) == (1_010_000, 1_000_000, 10_000)
+
+
+def test_a_host_is_ahead_by_no_more_than_its_queue(tmp_path: Path) -> None:
+    queue = Queue(1)
+    for _ in range(QUEUE + 11):
+        queue.kernel(2)
+    queue.synchronize()
+    queue.kernel(2)
+    total = queue.replayed(tmp_path).ranks[0].total_ns
+    assert total == 1000 + 2000 * (QUEUE + 11) + 1000 + 2000
+    hosts = [node for node in queue.lanes.nodes() if node[1] == "host"]
+    assert [len(node[2]) for node in hosts[QUEUE - 1 : QUEUE + 2]] == [1, 2, 2]
+
+
+@given(st.lists(st.tuples(st.integers(1, 30), st.booleans()), min_size=1, max_size=12))
+def test_a_wait_makes_nothing_faster_and_one_submission_nothing_slower(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, bool]]
+) -> None:
+    def total(*, waits: bool, at_once: bool = False) -> float:
+        queue = Queue(7)
+        assert queue.lanes.host is not None
+        if at_once:
+            with queue.lanes.host.submission():
+                for us, _ in steps:
+                    queue.kernel(us)
+        else:
+            for us, waited in steps:
+                queue.kernel(us)
+                if waits and waited:
+                    queue.synchronize()
+        return queue.replayed(tmp_path_factory.mktemp("job")).latency_ns
+
+    freely = total(waits=False)
+    assert total(waits=True) >= freely >= total(waits=False, at_once=True)
+    assert total(waits=False, at_once=True) == 7000 + sum(us for us, _ in steps) * 1000
+
+
+# ---------------------------------------------------------------- whole scripts
+
+LOOP = """\
+import sys, torch, ahbm.torch
+what, count, width = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+x = torch.zeros(width, device="cuda")
+a = torch.zeros(width, width, device="cuda", dtype=torch.bfloat16) if what == "product" else x
+start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+def work():
+    for _ in range(count):
+        a @ a if what == "product" else x.add_(1)
+graph = torch.cuda.CUDAGraph()
+if what == "graph":
+    with torch.cuda.graph(graph):
+        work()
+torch.cuda.synchronize()
+start.record()
+for _ in range(4):
+    graph.replay() if what == "graph" else work()
+    if what == "waits":
+        torch.cuda.synchronize()
+    ahbm.torch.step()
+end.record()
+torch.cuda.synchronize()
+print(start.elapsed_time(end) * 1e6 / 4)
+"""
+
+
+def run(folder: Path, script: str, *args: str, machine: str = MACHINE) -> tuple[dict[str, Any], str]:
+    """The answer, and what the script prints."""
+    topology, source = folder / "machine.yaml", folder / "script.py"
+    topology.write_text(machine)
+    source.write_text(script)
+    env = {key: value for key, value in os.environ.items() if not key.startswith("AHBM_")}
+    env |= {"AHBM_PAGE": "0", "AHBM_TOPOLOGY": str(topology), "AHBM_REPORT": str(folder / "answer")}
+    done: subprocess.CompletedProcess[str] = python(
+        "-m", "ahbm.torch", "--device", "cuda", "--ranks", "1", "--fake", str(source), *args, env=env
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads((folder / "answer" / "answer.json").read_text()), done.stdout
+
+
+@pytest.mark.parametrize("what", ["adds", "waits", "graph"])
+def test_twice_the_operations_take_twice_the_time_of_a_host(tmp_path: Path, what: str) -> None:
+    (one, told), (two, _) = run(tmp_path, LOOP, what, "50", "8"), run(tmp_path, LOOP, what, "100", "8")
+    if what == "graph":
+        assert one["step_ns"] < 50_000 and two["host_ns"][0] == pytest.approx(one["host_ns"][0], rel=0.3)
+    else:
+        assert two["step_ns"] == pytest.approx(2 * one["step_ns"], rel=0.05)
+        assert one["host_ns"][0] > 0.8 * one["step_ns"]
+    assert float(told) == pytest.approx(one["step_ns"], rel=0.1)
+    assert run(tmp_path, LOOP, what, "50", "8") == (one, told)
+
+
+def test_products_that_are_large_leave_the_host_waiting(tmp_path: Path) -> None:
+    found, told = run(tmp_path, LOOP, "product", "20", "8192")
+    assert found["host_ns"][0] < 0.01 * found["step_ns"]
+    slow = MACHINE.replace("l2_mib: 40", "l2_mib: 40, host: {operation_ns: 50000}")
+    assert run(tmp_path, LOOP, "product", "20", "8192", machine=slow)[0]["step_ns"] == pytest.approx(
+        found["step_ns"], rel=0.01
+    )
+    assert float(told) == pytest.approx(found["step_ns"], rel=0.1)
+
+
+def test_a_machine_that_says_nothing_of_its_host_has_one_that_takes_nothing(tmp_path: Path) -> None:
+    found, _ = run(tmp_path, LOOP, "adds", "50", "8", machine=MACHINE.partition("compute")[0])
+    assert found["host_ns"] == [0] and found["compute_ns"][0] == pytest.approx(found["step_ns"])
+    assert "host" not in (tmp_path / "answer" / "answer.txt").read_text()
+
+
+COPIES = """\
+import sys, torch, ahbm.torch
+pinned, asynchronous = "pinned" in sys.argv, "asynchronous" in sys.argv
+held = torch.zeros(1 << 22, pin_memory=pinned)
+x = torch.zeros(1 << 22, device="cuda")
+for _ in range(4):
+    held.to("cuda", non_blocking=asynchronous)
+    for _ in range(200):
+        x.mul_(2)
+    ahbm.torch.step()
+"""
+
+
+def test_a_copy_of_pinned_memory_is_faster_and_need_not_be_waited_for(tmp_path: Path) -> None:
+    plain, waits, best = (run(tmp_path, COPIES, *how)[0] for how in ([], ["pinned"], ["pinned", "asynchronous"]))
+    assert plain["host_ns"][0] > waits["host_ns"][0] + (1 << 24) / 12 * 0.9
+    assert waits["step_ns"] > best["step_ns"]
+
+
+TRAINING = """\
+import sys, torch
+torch.manual_seed(0)
+net = torch.nn.Sequential(*(torch.nn.Linear(8, 8) for _ in range(int(sys.argv[1])))).cuda()
+optimizer = torch.optim.AdamW(net.parameters(), fused="fused" in sys.argv, foreach="foreach" in sys.argv)
+x = torch.zeros(4, 8, device="cuda")
+for _ in range(4):
+    optimizer.zero_grad()
+    loss = net(x).sum()
+    loss.backward()
+    optimizer.step()
+    if "item" in sys.argv:
+        loss.item()
+"""
+
+
+def test_steps_take_longer_by_their_layers_their_waits_and_their_loops(tmp_path: Path) -> None:
+    def step(*args: str) -> float:
+        found: float = run(tmp_path, TRAINING, *args)[0]["step_ns"]
+        return found
+
+    few, many = step("10", "foreach"), step("20", "foreach")
+    assert 1.6 * few < many < 2 * few
+    assert step("10", "foreach", "item") > few
+    assert step("10") > few > step("10", "fused")
