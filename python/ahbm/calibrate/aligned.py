@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ahbm._core import Machine, Workload, is_pytorch_trace, read_profile, trace_sort
+from ahbm._core import Machine, Workload, is_pytorch_trace, kernels_of, read_profile, trace_sort
 from ahbm.calibrate.readers.operations import of_operations
 from ahbm.errors import FormatError, Site
 
@@ -130,7 +130,7 @@ def read(path: str | Path, machine: Machine) -> Side:
     if not is_trace(path):
         raise FormatError("AHBM-F210", f"{path} is {NEITHER}", sites=(Site("file", str(path)),))
     found: dict[str, tuple[int, float]] = {}
-    kernels = Workload.read(str(path)).kernels(0)
+    kernels = kernels_of(Workload.read(str(path)), 0)
     for (name, stated, _), ps in zip(kernels, machine.kernels_ps([of for _, _, of in kernels]), strict=True):
         count, us = found.get(name, (0, 0.0))
         found[name] = count + 1, us + (stated or ps) / 1e6

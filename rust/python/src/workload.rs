@@ -3,7 +3,7 @@
 use crate::errors;
 use crate::features::JobFeatures;
 use crate::formats::budget;
-use crate::given::{Given, given, within};
+use crate::given::{Given, given};
 use crate::interrupt::interruptible;
 use crate::job::{JobCall, with_costs};
 use crate::logs::{self, Part};
@@ -34,7 +34,7 @@ type Column<'py, T> = Bound<'py, PyArray1<T>>;
 /// A training job as a graph of what every rank computes, calls, sends and receives. Immutable.
 #[pyclass(frozen, module = "ahbm._core")]
 pub struct Workload {
-    inner: Arc<Linked>,
+    pub(crate) inner: Arc<Linked>,
 }
 
 #[pymethods]
@@ -253,26 +253,6 @@ impl Workload {
         self.inner.chunks.iter().map(|c| (c.share.launch, c.share.part, c.chunk, c.completes)).collect()
     }
 
-    /// The computations of a rank's device that say what they do or how long they take, in the order of the trace: name,
-    /// stated duration in ps (0: none), class, dimensions, operations, bytes, type of the operations, and whether it copies
-    /// between the device and its host; from the class on, as `Machine.kernels_ps` takes them. Raises `ConfigError`
-    /// (AHBM-C129) for a rank that is not there.
-    fn kernels(&self, rank: Given<usize>) -> PyResult<Vec<Computation>> {
-        given!(rank);
-        let workload = &self.inner.workload;
-        within("rank", rank, workload.ranks.len())?;
-        let graph = workload.graph(rank as u32);
-        let row = |(at, node): (u32, &ahbm_workload::Node)| match node.work {
-            Work::Compute(kernel) if !node.cpu && (node.ps > 0 || !kernel.is_empty()) => {
-                let (kind, dims) = (kernel.kind.name(), kernel.dims.to_vec());
-                let of = (kind, dims, kernel.operations, kernel.bytes, kernel.arithmetic.name(), kernel.host);
-                Some((graph.name(at).to_owned(), node.ps, of))
-            }
-            _ => None,
-        };
-        Ok((0..).zip(graph.nodes()).filter_map(row).collect())
-    }
-
     /// What its calls look like before they run. Computations without a duration take what `machine.roofline` says;
     /// `factors` as in `replay`. The interpreter lock is released meanwhile. Raises KeyboardInterrupt.
     #[pyo3(signature = (machine, *, factors=Vec::new()), text_signature = "($self, machine, *, factors=())")]
@@ -395,9 +375,6 @@ type Prepared = (Option<Arc<ahbm_program::Program>>, u32);
 fn launches(programs: &[Prepared]) -> Vec<Launch<'_>> {
     programs.iter().map(|(program, made_for)| Launch { program: program.as_deref(), made_for: *made_for }).collect()
 }
-
-/// Name, stated duration in ps, and what `Machine.kernels_ps` takes.
-type Computation = (String, u64, (&'static str, Vec<u32>, u64, u64, &'static str, bool));
 
 /// Whether a path names the trace of a job: "job", "algorithm", "either" where it only sends, receives and computes, or
 /// "none" where it is no trace.
