@@ -3,7 +3,6 @@ operations of it, and how far that is off at operations that were held back."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,8 +35,8 @@ REACTS = 1e-6
 """Part by which a row's time changes, at least, with a number that it says anything of."""
 HEAVY = 8.0
 """Weight of a row at most, and one by it at least: rows count by the fourth root of the time that they take in all."""
-SECONDS = 45.0
-"""A fit takes so long at most, those to half of the rows included."""
+ROUNDS, FEWEST, WORK = 30, 3, 1.2e7
+"""Rounds of a fit at most and at least, and how many times it asks what a kernel takes: some ten seconds."""
 LIKELY = 1.4826
 """Standard deviation by the median of magnitudes, of a normal distribution."""
 
@@ -141,7 +140,7 @@ def calibrate(
     if template is None:
         notes.append(f"links and memory are those of the data sheet of {facts.name}" if facts else "")
     rows = _together(files)
-    fit = _Fit(tree, rows, time.monotonic() + SECONDS)
+    fit = _Fit(tree, rows)
     tell("fitting to all operations")
     best = fit.to(np.ones(len(rows), bool))
     # Rows of a class lie by what they take; of two neighbours each is held back once.
@@ -230,11 +229,10 @@ def _machine(
 class _Fit:
     """Rows, and the numbers of `compute` that they say something of."""
 
-    def __init__(self, tree: dict[str, Any], rows: Sequence[Measured], until: float) -> None:
+    def __init__(self, tree: dict[str, Any], rows: Sequence[Measured]) -> None:
         text = yaml.dump({**tree, "compute": tree["compute"]}, Dumper=WRITER, sort_keys=False)
         self.machine = Machine.from_yaml(text, "template", [])
         self.us = np.array([row.us for row in rows])
-        self.until = until
         kernels = [each for row in rows for each in row.kernels]
         self.kernels = [
             (each.kind, each.dims, each.operations, each.nbytes, each.arithmetic, False) for each in kernels
@@ -275,9 +273,9 @@ class _Fit:
 
     def to(self, which: Any) -> Nearest:
         """The fit to some of the rows."""
-        until = time.monotonic() + max(self.until - time.monotonic(), 0.0) / 2
         weights = np.where(which, self.weights, 0.0)
-        return nearest(self.predicted, self.us, weights, self.start, self.bounds, SUPPOSED, until)
+        rounds = int(np.clip(WORK / (len(self.kernels) * (len(self.keys) + 1)), FEWEST, ROUNDS))
+        return nearest(self.predicted, self.us, weights, self.start, self.bounds, SUPPOSED, rounds)
 
     def covariance(self, found: Nearest) -> Floats:
         """Of the logarithms of the parameters."""
