@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from math import log
 from pathlib import Path
 from statistics import median
@@ -21,6 +22,26 @@ from ahbm.errors import FormatError, Site
 NEITHER = "neither a trace of PyTorch's profiler nor a job of Chakra"
 SAME = 0.02
 """Part of an operation's time by which counts or times differ without a word."""
+
+
+ALIKE = {
+    "to": "copy", "_to_copy": "copy", "contiguous": "copy", "clone": "copy", "reshape": "copy", "type_as": "copy",
+    "index_select": "embedding", "embedding_backward": "embedding_dense_backward", "zero": "fill", "zeros": "fill",
+    "zeros_like": "fill", "ones_like": "fill", "new_zeros": "fill", "full": "fill", "full_like": "fill",
+    "relu": "clamp_min", "argsort": "sort",
+}  # fmt: skip
+"""Operations that go by several names, and the name of all."""
+MOST_STEPS = 64
+"""Steps of a trace that are told from a fraction."""
+
+
+def label(name: str) -> str:
+    """What operations that do the same are called: in place or not, whichever backend."""
+    plain = name.rstrip("_") or name
+    if "attention" in plain or "conv" in plain:
+        what = "attention" if "attention" in plain else "convolution"
+        return f"{what}_backward" if "backward" in plain else what
+    return ALIKE.get(plain, plain)
 
 
 @dataclass(frozen=True)
@@ -80,8 +101,8 @@ class Aligned:
     sides: tuple[Side, Side]
     rows: tuple[Row, ...]
     """Those that differ the most first."""
-    times: float
-    """As many steps of the second has the first."""
+    times: Fraction
+    """Steps of the first for each of the second."""
 
     @property
     def total(self) -> Row:
@@ -101,16 +122,18 @@ class Aligned:
                 f"{row.operation[:40]:<40} {a:>8.6g} {b:>8.6g} {x:>11.1f} {y:>11.1f} {row.more:>+11.1f}  {row.cause}"
             )
         if self.times != 1:
-            lines.append(
-                f"note: numbers of {self.sides[0].name} are divided by {self.times:.3g}: it has as many steps for one"
-            )
+            (first, second), steps = (side.name for side in self.sides), self.times
+            ratio = f"{steps.numerator} steps for {steps.denominator} of {second}"
+            lines.append(f"note: {first} has {ratio}: its numbers are divided by that")
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON-serialisable data."""
-        names = [side.name for side in self.sides]
-        return {"files": names, "steps": self.times, "all": self.total.to_json()} | {
-            "operations": [row.to_json() for row in self.rows]
+        return {
+            "files": [side.name for side in self.sides],
+            "steps": [self.times.numerator, self.times.denominator],
+            "all": self.total.to_json(),
+            "operations": [row.to_json() for row in self.rows],
         }
 
 
@@ -125,15 +148,21 @@ def read(path: str | Path, machine: Machine) -> Side:
     Raises FormatError (AHBM-F210) for what is no such trace, ConfigError (AHBM-C193) for a machine that does not say
     what it computes at, and as `read_profile` and `Workload.read`.
     """
+    found: dict[str, tuple[int, float]] = {}
+
+    def add(name: str, kernels: int, took: float) -> None:
+        count, us = found.get(label(name), (0, 0.0))
+        found[label(name)] = count + kernels, us + took
+
     if is_pytorch_trace(str(path)):
-        return Side(Path(path).name, of_operations(read_profile(str(path))))
+        for name, took in of_operations(read_profile(str(path))).items():
+            add(name, *took)
+        return Side(Path(path).name, found)
     if not is_trace(path):
         raise FormatError("AHBM-F210", f"{path} is {NEITHER}", sites=(Site("file", str(path)),))
-    found: dict[str, tuple[int, float]] = {}
     kernels = kernels_of(Workload.read(str(path)), 0)
     for (name, stated, _), ps in zip(kernels, machine.kernels_ps([of for _, _, of in kernels]), strict=True):
-        count, us = found.get(name, (0, 0.0))
-        found[name] = count + 1, us + (stated or ps) / 1e6
+        add(name, 1, (stated or ps) / 1e6)
     return Side(Path(path).name, found)
 
 
@@ -142,13 +171,13 @@ def aligned(first: Side, second: Side) -> Aligned:
     say by their numbers."""
     both = sorted(first.took.keys() & second.took.keys())
     ratios = [log(first.took[name][0] / second.took[name][0]) for name in both]
-    times = float(np.exp(median(ratios))) if ratios else 1.0
-    # Steps are whole, of the one trace or of the other.
-    times = float(max(round(times), 1)) if times >= 1 else 1 / max(round(1 / times), 1)
+    middle = float(np.exp(median(ratios))) if ratios else 1.0
+    # Both have whole steps.
+    times = Fraction(middle).limit_denominator(MOST_STEPS) if 1 / MOST_STEPS <= middle <= MOST_STEPS else Fraction(1)
     rows = []
     for name in sorted(first.took.keys() | second.took.keys()):
         (a, x), (b, y) = (side.took.get(name, (0, 0.0)) for side in (first, second))
-        rows.append(Row(name, (a / times, float(b)), (x / times, y)))
+        rows.append(Row(name, (float(a / times), float(b)), (x / float(times), y)))
     return Aligned((first, second), tuple(sorted(rows, key=lambda row: (-abs(row.more), row.operation))), times)
 
 

@@ -130,20 +130,16 @@ def of_trace(path: str | Path, device: str | None = None) -> Operations:
 
 def of_operations(profile: Profile) -> dict[str, tuple[int, float]]:
     """The kernels of a trace by the operation that launched them, and us that they take together. An operation is the
-    innermost one that is known; other kernels have their own names."""
-    names = [name for name, _ in profile.signatures]
-    parents = profile.operations[:, 1].tolist()
-    numbers = profile.operations[:, 0].tolist()
-    kernels = profile.names
-    found: dict[str, tuple[int, float]] = {}
+    outermost one that is known, else the innermost; kernels of none have their own names."""
+    names = [name.rpartition("::")[2] for name, _ in profile.signatures]
+    is_known = [known(name) for name in names]
+    labels: list[int] = []
+    for number, parent, *_ in profile.operations.tolist():
+        above = labels[parent] if parent >= 0 else -1
+        labels.append(above if above >= 0 and is_known[above] else number)
+    kernels, found = profile.names, dict[str, tuple[int, float]]()
     for of, name, _, _, ps, _ in profile.kernels.tolist():
-        label = kernels[name]
-        at = of
-        if of >= 0:
-            label = names[numbers[of]].rpartition("::")[2]
-            while at >= 0 and not known(names[numbers[at]].rpartition("::")[2]):
-                at = parents[at]
-            label = names[numbers[at]].rpartition("::")[2] if at >= 0 else label
+        label = names[labels[of]] if of >= 0 else kernels[name]
         count, us = found.get(label, (0, 0.0))
         found[label] = count + 1, us + ps / 1e6
     return found
