@@ -77,12 +77,6 @@ def passing(name: str, out: Any) -> bool:
     return _depth[0] > 0 and not (name == "_to_copy" and out.dtype in (torch.float16, torch.bfloat16))
 
 
-def generates() -> bool:
-    """Whether operations are now those of code that is generated: in what is compiled, and in backward where something
-    is."""
-    return _depth[0] > 0 or (_compiled[0] and memory.in_backward())
-
-
 ends: list[Callable[[list[torch.Tensor]], None]] = []
 """Called with what compiled code returns."""
 
