@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from ahbm.calibrate.readers.operations import Measured, Operations
 from ahbm.calibrate.tables import Floats
 from ahbm.errors import ConfigError
 
-SHEET = ("units", "clock_mhz", "l2_mib")
+SHEET = ("units", "clock_mhz", "l2_mib", "watts")
 """Keys of `compute` that a data sheet says: they are not fitted."""
 HOST = "host."
 """Keys of what the host takes."""
@@ -246,7 +247,7 @@ class _Fit:
         free = {
             key: value
             for key, value in compute.values.items()
-            if value > 0 and key not in SHEET and not key.startswith(HOST)
+            if 0 < value < inf and key not in SHEET and not key.startswith(HOST)
         }
         self.keys = list(free)
         self.start = np.log(list(free.values()))
