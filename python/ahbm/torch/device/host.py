@@ -51,6 +51,8 @@ class Host:
         """Where it is: at the end of what it has issued, and of what it has waited for."""
         self.pending = 0
         """What it has done that is in no journal yet."""
+        self.staged = 0
+        """The part of it for pageable memory."""
         self.submits = False
         """Whether launches are parts of one that was made."""
         self._takes: dict[Any, int] = {}
@@ -113,7 +115,9 @@ class Host:
 
     def stages(self, nbytes: int) -> None:
         """It copies so many bytes between pageable memory and memory that the device reads."""
-        self.issue(round(nbytes / self._staging * 1000) if self._staging else 0)
+        ps = round(nbytes / self._staging * 1000) if self._staging else 0
+        self.staged += ps
+        self.issue(ps)
 
     def backward(self) -> None:
         """It calls backward."""

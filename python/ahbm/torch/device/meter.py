@@ -19,6 +19,7 @@ from torch.utils import flop_counter
 
 from ahbm.errors import ConfigError
 from ahbm.job.reading import parse_factor
+from ahbm.kernels import Kernel
 from ahbm.torch.device import described, host, memory, scratch
 from ahbm.torch.device.fusing import Fusing, Work
 from ahbm.torch.device.machine import machine
@@ -187,7 +188,7 @@ class Meter:
             self.host.generated(work[5])
         self.run(work)
 
-    def whole(self, name: str, kernels: Sequence[described.Kernel]) -> None:
+    def whole(self, name: str, kernels: Sequence[Kernel]) -> None:
         """An operation whose parts were hushed started these kernels on the current stream."""
         if self.host is not None:
             self.host.whole()

@@ -64,11 +64,6 @@ def fuses(func: Any) -> bool:
     return torch.Tag.pointwise in func.tags or func._schema.name.rpartition("::")[2] in _FUSED
 
 
-def generates() -> bool:
-    """Whether what runs now is part of generated code: in what is compiled, and in backward where something is."""
-    return (_compiled[0] and memory.in_backward()) or _depth[0] > 0
-
-
 def passing(name: str, out: Any) -> bool:
     """Whether results that are fused take no memory now: in what is compiled, and in backward where something is. But
     casts to halves are operands of products, which are kept, and casts in backward are gradients."""
