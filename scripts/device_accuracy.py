@@ -64,7 +64,7 @@ class Case:
     @property
     def inside(self) -> bool:
         """Whether the measured step is inside the range that was said."""
-        least, most = self.answer["step_range_ns"]  # type: ignore[index, misc]
+        least, most = (self.answer or {}).get("step_range_ns", (0, 0))  # type: ignore[misc, attr-defined]
         return bool(least <= 1e6 * float(self.measured["step_ms"]) <= most)
 
 

@@ -33,8 +33,8 @@ SUPPOSED = 0.01
 """What a number that leaves that of the H200 by a factor of e counts, in squared residuals."""
 REACTS = 1e-6
 """Part by which a row's time changes, at least, with a number that it says anything of."""
-HEAVY = 30.0
-"""Weight of a row at most, and one by it at least: rows count by the root of the time that they take in all."""
+HEAVY = 8.0
+"""Weight of a row at most, and one by it at least: rows count by the fourth root of the time that they take in all."""
 SECONDS = 45.0
 """A fit takes so long at most, those to half of the rows included."""
 LIKELY = 1.4826
@@ -221,7 +221,7 @@ class _Fit:
             (each.kind, each.dims, each.operations, each.nbytes, each.arithmetic, False) for each in kernels
         ]
         self.ends = np.cumsum([0, *(len(row.kernels) for row in rows)])[:-1]
-        total = np.sqrt(self.us * np.array([row.count for row in rows]))
+        total = (self.us * np.array([row.count for row in rows])) ** 0.25
         self.weights = np.clip(total / total.mean(), 1 / HEAVY, HEAVY)
         compute = self.machine.compute
         assert compute is not None, "the machine has a section compute"
@@ -237,7 +237,7 @@ class _Fit:
         for at in range(len(self.keys)):
             moved = self.start.copy()
             moved[at] += 0.1
-            reacts.append(bool((np.abs(self.predicted(moved) / base - 1) > REACTS).any()))
+            reacts.append(bool((np.abs(self.predicted(moved) - base) > REACTS * base).any()))
         self.keys = [key for key, each in zip(self.keys, reacts, strict=True) if each]
         self.start = self.start[reacts]
         self.bounds = self.start - np.log(WIDE), self.start + np.log(WIDE)

@@ -117,6 +117,7 @@ def _forward(call: Call) -> list[Kernel]:
     main = kernel(
         "attention",
         *(shape.batch, shape.heads, shape.queries, shape.keys, shape.size, causal, BACKENDS[kind], shape.key_heads),
+        *([1] if call.number(places.dropout) else []),
         nbytes=nbytes,
         operations=operations,
         arithmetic=call.arithmetic(q),
@@ -145,6 +146,7 @@ def _backward(call: Call) -> list[Kernel]:
     main = kernel(
         "attention_backward",
         *(shape.batch, shape.heads, shape.queries, shape.keys, shape.size, causal, BACKENDS[kind], shape.key_heads),
+        *([1] if call.number(places.dropout) else []),
         nbytes=nbytes,
         operations=operations,
         arithmetic=call.arithmetic(q),

@@ -67,19 +67,20 @@ class _Shape:
         """What changes a tensor's layout, or back. One pixel, or one tap, has no order."""
         if not self.transforms or prod(x.shape[2:]) == 1:
             return []
-        return [kernel("strided", x.numel, nbytes=2 * x.numel * x.itemsize)]
+        crossed = [1] if prod(x.shape[2:]) < 32 else []
+        return [kernel("strided", x.numel, *crossed, nbytes=2 * x.numel * x.itemsize)]
 
 
 def _shape(call: Call, x: Tensor, y: Tensor, weight: Tensor, groups: int, stride: int) -> _Shape:
     arithmetic = call.arithmetic(weight, convolves=True)
     half = weight.dtype in HALVES
     last = x.channels_last or weight.channels_last or (y.channels_last and prod(y.shape[2:]) > 1)
-    if prod(x.shape[2:]) == 1 and prod(y.shape[2:]) == 1:
-        last = last or half
     deep = groups > 1 and weight.shape[1] == 1
     few = x.shape[1] < 8
     gemm = prod(weight.shape[2:]) == 1 and stride == 1 and not half
     transforms = not last and not deep and not few and not gemm and (half or arithmetic == "tf32")
+    if prod(x.shape[2:]) == 1 and prod(y.shape[2:]) == 1:
+        last = last or half
     return _Shape(x, y, weight, groups, stride, half, transforms, last, arithmetic)
 
 

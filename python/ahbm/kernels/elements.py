@@ -60,12 +60,27 @@ def of(call: Call) -> Kernel:
     if not operands and not outs:
         raise Unknown(call.name)
     largest = max((*outs, *operands), key=lambda x: (x.numel, x.is_dense))
+    kind = kind_of(operands, outs, largest)
     return kernel(
-        kind_of(operands, outs, largest),
+        kind,
         largest.numel,
+        *(_STEEP.get(call.name, ()) if kind == "pointwise" else _crossed(kind, operands, outs)),
         nbytes=total(call, outs),
         arithmetic=call.arithmetic(largest, multiplies=False),
     )
+
+
+_STEEP = {"gelu": (1,), "gelu_backward": (2,), "erf": (1,), "erfinv": (1,), "lgamma": (2,), "digamma": (2,)}
+"""Functions that take so many times the instructions of an error function: their second dimension."""
+
+
+def _crossed(kind: str, operands: Sequence[Tensor], outs: Sequence[Tensor]) -> tuple[int, ...]:
+    """1 where the quickest axis of an operand is not that of another, as in a copy that transposes."""
+    if kind != "strided":
+        return ()
+    full = [x for x in (*operands, *outs) if len(x.shape) == len(outs[0].shape) and x.numel == outs[0].numel]
+    axes = {next((i for i, n in enumerate(x.shape) if n > 1 and x.step[i] == 1), -1) for x in full} - {-1}
+    return (1,) if len(axes) > 1 else ()
 
 
 def kind_of(operands: Sequence[Tensor], outs: Sequence[Tensor], largest: Tensor) -> str:
@@ -169,7 +184,8 @@ def _copy(call: Call) -> list[Kernel]:
         if kind == "pointwise" and source.dtype != out.dtype:
             kind = "cast"
     many = max(call.outs, key=lambda x: x.numel).numel if call.outs else out.numel
-    return [*before, kernel(kind, many, nbytes=nbytes, arithmetic=call.arithmetic(out, multiplies=False))]
+    arithmetic = call.arithmetic(out, multiplies=False)
+    return [*before, kernel(kind, many, *_crossed(kind, [source], [out]), nbytes=nbytes, arithmetic=arithmetic)]
 
 
 def _like(call: Call, source: Tensor) -> Tensor:
@@ -191,7 +207,8 @@ def _cat(call: Call) -> list[Kernel]:
     out = call.outs[0] if call.outs else Tensor((sum(x.numel for x in parts),), parts[0].dtype)
     nbytes = total(call, (out,))
     launches = -(-len(parts) // 128) if len({x.dtype for x in parts}) == 1 else len(parts)
-    return _shares("strided", out.numel, nbytes, launches)
+    whole = all(x.is_dense and x.numel * x.itemsize % 16 == 0 for x in parts)
+    return _shares("pointwise" if whole else "strided", out.numel, nbytes, launches)
 
 
 def _shares(kind: str, elements: int, nbytes: int, launches: int) -> list[Kernel]:

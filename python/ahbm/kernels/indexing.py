@@ -217,7 +217,7 @@ def _masked_fill(call: Call) -> list[Kernel]:
     one = of(call)
     out = call.outs[0] if call.outs else Tensor((one.dims[0],), call.need(0).dtype)
     copy = kernel("pointwise", out.numel, nbytes=2 * out.nbytes)
-    return [copy, one._replace(nbytes=max(one.nbytes - call.need(0).nbytes, 0))]
+    return [copy, one]
 
 
 @rule("where")

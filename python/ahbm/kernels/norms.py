@@ -64,7 +64,7 @@ def _group_norm(call: Call) -> list[Kernel]:
     channels = x.shape[0] * x.shape[1] if len(x.shape) > 1 else rows
     return [
         *in_order(x),
-        kernel("reduce", rows, x.numel // rows, 1, nbytes=x.nbytes + 8 * rows),
+        kernel("norm", rows, x.numel // rows, nbytes=x.nbytes + 8 * rows),
         kernel("pointwise", channels, nbytes=16 * channels),
         kernel("broadcast", x.numel, nbytes=total(call, outs), arithmetic=call.arithmetic(multiplies=False)),
     ]

@@ -180,6 +180,12 @@ impl Profile {
         (self.inner.device.as_deref(), self.inner.units, self.inner.memory)
     }
 
+    /// Whether it recorded stacks of Python, which slow the host down.
+    #[getter]
+    fn stacks(&self) -> bool {
+        self.inner.stacks
+    }
+
     /// Names of operations, each with what it states of its operands, as a JSON object: "Input Dims", "Input type", "Input
     /// Strides", "Concrete Inputs".
     #[getter]

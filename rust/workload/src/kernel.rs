@@ -44,11 +44,12 @@ pub enum Kind {
     /// Operations and bytes are all that is known: no dimensions.
     #[default]
     Plain,
-    /// A function of each element: elements.
+    /// A function of each element: elements, how many times the instructions of an error function an element takes.
     Pointwise,
     /// A function of each element whose operands differ in type: elements.
     Cast,
-    /// A function of each element with an operand or a result that is not dense in the order of the other: elements.
+    /// A function of each element with an operand or a result that is not dense in the order of the other: elements, 1 if
+    /// their quickest axes differ.
     Strided,
     /// A function of each element with a small operand that is repeated: elements.
     Broadcast,
@@ -78,7 +79,7 @@ pub enum Kind {
     /// forward, 1 gradient of the input, 2 of the weight), 1 if channels are last, stride.
     Convolution,
     /// Fused attention: batch, heads, queries, keys, head size, 1 if causal, backend (0 flash, 1 memory-efficient, 2
-    /// cuDNN), heads of keys and values.
+    /// cuDNN), heads of keys and values, 1 with dropout.
     Attention,
     /// Its gradient: as [`Self::Attention`].
     AttentionBackward,

@@ -35,6 +35,9 @@ MOST_AXES, MOST_LISTED = 16, 4096
 _WIDEST = 1 << 63
 _TENSOR_CORES = ("tf32", "s1688", "s16816tf32")
 """What names of kernels of f32 say that multiply in TF32: kernels of half precision that say so have other operands."""
+_CROSSING = ("HtoD", "DtoH", "HostToDevice", "DeviceToHost")
+"""What names of copies say that go over the link to the host."""
+_LISTS = ("TensorList", "OptionalTensorList")
 _KEYS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
 
 
@@ -127,7 +130,8 @@ class _Walk:
     """From operations of the host to what they launched.
 
     An operation that is known has the kernels of all operations within it, where these are as many as it launches; else
-    those within it are looked at one by one.
+    those within it are looked at one by one. Where one within it launches them all, that one states them best: the
+    result of a copy is among the operands of `copy_`, not of `_to_copy`.
     """
 
     def __init__(self, profile: Profile, units: int | None) -> None:
@@ -141,6 +145,7 @@ class _Walk:
         self._left: Counter[str] = Counter()
         self._rows: defaultdict[tuple[str, tuple[Kernel, ...]], list[int]] = defaultdict(list)
         self._tf32 = [any(text in name.lower() for text in _TENSOR_CORES) for name in self.names]
+        self._crosses = [any(text in name for text in _CROSSING) for name in self.names]
 
     def rows(self) -> list[Measured]:
         """The operations by name and kernels, those that took the longest first."""
@@ -166,14 +171,13 @@ class _Walk:
             if not within[at]:
                 continue
             launched = own[at] if within[at] == len(own[at]) else list(_all(at, own, inner))
-            is_known, kernels = self._kernels(at, launched)
-            if is_known and len(kernels) == len(launched):
-                self._add(at, kernels, launched)
+            found = self._whole(at, launched)
+            whole = [each for each in inner[at] if within[each] == len(launched)]
+            if found is not None and not (whole and self._reaches(whole[0], within, inner, launched)):
+                self._add(at, found, launched)
                 continue
             if own[at]:
-                if len(own[at]) < len(launched):
-                    _, kernels = self._kernels(at, own[at])
-                self._add(at, kernels, own[at])
+                self._add(at, self._kernels(at, own[at])[1], own[at])
             pending += inner[at]
         found = [
             Measured(name, kernels, median(taken) / 1e6, len(taken))
@@ -181,6 +185,21 @@ class _Walk:
             if median(taken) > 0
         ]
         return sorted(found, key=lambda row: (-row.us * row.count, row.name, row.kernels))
+
+    def _whole(self, at: int, launched: Sequence[int]) -> tuple[Kernel, ...] | None:
+        """The kernels of an operation, if it is known and has as many as were launched."""
+        is_known, kernels = self._kernels(at, launched)
+        return kernels if is_known and len(kernels) == len(launched) else None
+
+    def _reaches(self, at: int, within: Sequence[int], inner: Sequence[Sequence[int]], launched: Sequence[int]) -> bool:
+        """Whether an operation, or the one within it that launches all, has as many kernels as were launched."""
+        while True:
+            if self._whole(at, launched) is not None:
+                return True
+            whole = [each for each in inner[at] if within[each] == len(launched)]
+            if not whole:
+                return False
+            at = whole[0]
 
     @property
     def covered(self) -> float:
@@ -199,7 +218,9 @@ class _Walk:
     def _add(self, at: int, kernels: tuple[Kernel, ...], launched: Sequence[int]) -> None:
         name = self.signatures[self.operations[at, 0]][0]
         ps = int(self.took[launched].sum())
-        if kernels:
+        if any(self._crosses[self.kernels[each, 1]] for each in launched):
+            self._left["copies between device and host"] += ps
+        elif kernels:
             self._rows[name, kernels].append(ps)
         else:
             self._left[name[:60]] += ps
@@ -229,7 +250,8 @@ def _described(name: str, stated: str, flags: Flags) -> tuple[bool, tuple[Kernel
     if space != "aten":
         return False, ()
     facts = json.loads(stated)
-    if not _sound(facts):
+    # The types of a list of tensors are not stated, and with them the bytes.
+    if not _sound(facts) or any(kind in _LISTS for kind in facts.get("Input type", [])):
         return known(plain), ()
     given = arguments(facts)
     return known(plain), () if given is None else _fitting(describe(plain, given, flags=flags))
@@ -257,7 +279,9 @@ def _depth(given: Any) -> int:
 
 
 def _fitting(kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
-    """Kernels whose numbers a machine takes; else none."""
+    """Kernels that say what they do, in numbers that a machine takes; else none."""
+    if not any(each.operations or each.nbytes for each in kernels):
+        return ()
     return kernels if all(0 <= each.operations < _WIDEST and 0 <= each.nbytes < _WIDEST for each in kernels) else ()
 
 

@@ -250,4 +250,7 @@ pub(super) const CODES: &[Code] = &[
     row("AHBM-F212", "a table of measurements that does not say its collective or its ranks, or contradicts itself",
         "a CSV without `# op:` and `# ranks:`",
         "state them in its head, or with --collective and --ranks"),
+    row("AHBM-F213", "a trace or a table of kernels in which nothing can be fitted: no kernel of an operation that states its operands, or none of the accelerator that was asked for",
+        "`ahbm calibrate trace.json` of a trace without `record_shapes=True`",
+        "record shapes on the accelerator, or name one that the table has"),
 ];

@@ -53,6 +53,8 @@ pub struct Profile {
     pub units: Option<u64>,
     /// Bytes of its memory.
     pub memory: Option<u64>,
+    /// Whether it recorded stacks of Python, which slow the host down.
+    pub stacks: bool,
     /// Names of operations, each with what it states of its operands, as a JSON object.
     pub signatures: IndexSet<(Box<str>, Box<str>), FxBuildHasher>,
     /// In the order of their start, thread by thread.
@@ -106,6 +108,10 @@ pub(super) fn read(file: &str, stream: Stream<'_>) -> Result<Profile, Diagnostic
         Part::Member("deviceProperties", bytes) => {
             let wrong = |error: serde_json::Error| malformed(file, offset, &error.to_string());
             reader.properties = owned(bytes).map_err(wrong)?;
+            Ok(())
+        }
+        Part::Member("with_stack", bytes) => {
+            reader.profile.stacks = bytes != b"0" && bytes != b"false";
             Ok(())
         }
         Part::Member(..) => Ok(()),

@@ -28,6 +28,9 @@ macro_rules! compute {
                 clock_mhz: Option<Real> = None,
                 /// The cache that all units share, in units of 2^20 bytes.
                 l2_mib: Option<Real> = None,
+                /// Power of the accelerator, in watts; where it does not suffice for the clock, units that multiply fall to
+                /// what it suffices for. By default it suffices.
+                watts: Option<Real> = None,
                 $($(#[doc = $about])+ $section: $keys = $keys::default(),)+
             }
         }
@@ -41,6 +44,8 @@ macro_rules! compute {
             pub clock_mhz: f64,
             /// The cache that all units share, in units of 2^20 bytes.
             pub l2_mib: f64,
+            /// Power of the accelerator, in watts; infinite where it suffices for the clock.
+            pub watts: f64,
             $($(#[doc = $about])+ pub $section: $name,)+
         }
 
@@ -51,6 +56,7 @@ macro_rules! compute {
                     units: self.units.map_or(0.0, |units| f64::from(units.0)),
                     clock_mhz: self.clock_mhz.map_or(0.0, |mhz| mhz.0),
                     l2_mib: self.l2_mib.map_or(0.0, |mib| mib.0),
+                    watts: self.watts.map_or(f64::INFINITY, |watts| watts.0),
                     $($section: $name { $($field: self.$section.$field.0,)+ },)+
                 }
             }
@@ -85,213 +91,223 @@ compute! {
     /// What every kernel takes beside its work.
     kernel: KernelKeys => KernelLaw {
         /// From its start to its first work and from its last to its end, in ns.
-        start_ns = 1280.0,
+        start_ns = 1260.0,
     }
     /// The memory and the L2, for kernels that move bytes.
     memory: MemoryKeys => MemoryLaw {
         /// Share of the bandwidth of the data sheet that streams reach.
-        share = 0.917,
+        share = 0.898,
         /// How much faster bytes go that the L2 holds.
-        l2_gain = 1.18,
+        l2_gain = 1.13,
         /// Share of the L2 from which on half of the bytes go to the memory.
-        l2_fill = 0.788,
+        l2_fill = 0.881,
     }
     /// Functions of each element: cycles of a unit for an element, where those last longer than its bytes.
     element: ElementKeys => ElementLaw {
         /// Of dense operands of one type, in loads of 16 bytes.
-        pointwise_cycles = 0.196,
+        pointwise_cycles = 0.162,
         /// Besides, for each error function or exponential chain (`dims[1]` of the kernel: GELU 1, its gradient 2).
-        erf_cycles = 0.133,
+        erf_cycles = 0.155,
         /// Of operands of several types, element by element.
-        cast_cycles = 0.72,
+        cast_cycles = 0.712,
         /// What such a kernel takes besides to start, in ns.
-        cast_ns = 900.0,
+        cast_ns = 968.0,
         /// Of operands that are not dense in one order.
-        strided_cycles = 0.894,
+        strided_cycles = 0.726,
         /// Of operands whose quickest dimensions differ, as in a transposing copy (`dims[1]` of the kernel is 1).
-        crossed_cycles = 1.57,
-        /// With an operand that is repeated.
-        broadcast_cycles = 0.677,
+        crossed_cycles = 1.52,
+        /// With an operand that is repeated, where as much is read as written.
+        broadcast_cycles = 0.711,
         /// Of random numbers, as of dropout.
-        random_cycles = 0.526,
+        random_cycles = 0.546,
         /// What a kernel that only writes takes to start and end, in ns.
-        fill_ns = 750.0,
+        fill_ns = 835.0,
     }
     /// One launch over chunks of many tensors, as of optimizers.
     foreach: ForeachKeys => ForeachLaw {
         /// Share of the bandwidth of the data sheet.
-        share = 0.829,
+        share = 0.787,
         /// Cycles of a unit for each read or write of an element.
-        cycles = 0.166,
+        cycles = 0.0927,
         /// Cycles besides that a block takes for each of the up to 65,536 elements of its chunk.
-        chunk_cycles = 0.00408,
+        chunk_cycles = 0.124,
     }
     /// Sums, means, maxima.
     reduce: ReduceKeys => ReduceLaw {
         /// To start and end, in ns.
-        start_ns = 2520.0,
-        /// Share of the bandwidth of the data sheet.
-        share = 0.595,
+        start_ns = 3170.0,
+        /// Down columns: share of the bandwidth of the data sheet.
+        share = 0.781,
         /// Cycles of a unit for an element.
-        cycles = 0.0629,
+        cycles = 0.147,
         /// Cycles of a unit for a result.
         result_cycles = 0.502,
         /// What a thread takes to load and add four elements, one after the other, in ns.
-        step_ns = 198.0,
+        step_ns = 86.8,
         /// What blocks that share a sum take besides, in ns.
-        shared_ns = 4460.0,
+        shared_ns = 5550.0,
         /// What a thread takes to add the sum of a block to the last, in ns.
-        part_ns = 207.0,
+        part_ns = 169.0,
     }
     /// Layer norm, RMS norm and the like: a block for each row.
     norm: NormKeys => NormLaw {
         /// Cycles of a unit for a row.
-        row_cycles = 133.0,
+        row_cycles = 123.0,
         /// Cycles of a unit for an element.
-        cycles = 0.841,
+        cycles = 0.902,
         /// Cycles of a unit for an element of the gradient of the input.
-        backward_cycles = 0.165,
+        backward_cycles = 0.124,
         /// Gradient of the weights: what the block of 32 columns takes for a row, in ns.
-        weights_ns = 4.37,
+        weights_ns = 4.45,
     }
     /// Batch norm: cycles of a unit for an element.
     batch_norm: BatchNormKeys => BatchNormLaw {
         /// With channels last: to start and end, in ns.
-        start_ns = 1910.0,
+        start_ns = 2500.0,
         /// With channels last: of the statistics.
-        cycles = 0.81,
+        cycles = 0.786,
         /// With channels last: of the elements.
-        element_cycles = 0.369,
+        element_cycles = 0.383,
         /// With channels last: of the sums of the gradient.
-        backward_cycles = 0.55,
+        backward_cycles = 0.498,
         /// With channels last: of the elements of the gradient.
-        backward_element_cycles = 0.487,
+        backward_element_cycles = 0.493,
         /// With channels first, a block for each channel.
-        first_cycles = 0.92,
+        first_cycles = 0.817,
         /// With channels first, of the gradient.
-        first_backward_cycles = 1.86,
+        first_backward_cycles = 1.78,
         /// With channels first: cycles of a unit for a channel.
-        block_cycles = 1750.0,
+        block_cycles = 2380.0,
     }
     /// Softmax and its logarithm: a warp or a block for each row.
     softmax: SoftmaxKeys => SoftmaxLaw {
         /// To start and end, in ns.
-        start_ns = 1960.0,
+        start_ns = 1280.0,
         /// Share of the bandwidth of the data sheet for rows of more than 1,024, which are read more than once.
-        long_share = 0.673,
+        long_share = 0.672,
         /// Cycles of a unit for a row.
-        row_cycles = 1.68,
+        row_cycles = 15.0,
         /// Cycles of a unit for an element.
-        cycles = 0.3,
+        cycles = 0.325,
         /// Cycles of a unit for an element of the gradient.
-        backward_cycles = 0.281,
+        backward_cycles = 0.25,
     }
     /// Rows by their numbers: gathers, scatters, tables of embeddings, sorts.
     table: TableKeys => TableLaw {
-        /// Cycles of a unit for a row that is read or written.
-        row_cycles = 151.0,
+        /// Cycles of a unit for a row that is added.
+        row_cycles = 26.0,
         /// Cycles of a unit for an element that is added where others may add.
-        scatter_cycles = 1.89,
+        scatter_cycles = 1.82,
         /// Gradient of a table, up to 3,072 indices: what a block takes for an index, in ns.
         index_ns = 26.0,
         /// Gradient of a table, more indices: cycles of a unit for an element of their rows.
-        cycles = 2.1,
+        cycles = 2.9,
         /// A pass of a sort of all elements: to start and end, in ns.
-        sort_ns = 5000.0,
+        sort_ns = 7630.0,
         /// Sorts of many rows: cycles of a unit for 32 elements.
-        sort_row_cycles = 650.0,
+        sort_row_cycles = 416.0,
         /// Running sums: to start and end, in ns.
-        scan_ns = 2000.0,
+        scan_ns = 302.0,
     }
     /// Pooling.
     pool: PoolKeys => PoolLaw {
-        /// Cycles of a unit for an element of a window.
-        cycles = 0.507,
-        /// The same of the gradient.
-        backward_cycles = 1.34,
+        /// Cycles of a unit for an element of a window; finding the window counts as nine.
+        cycles = 0.248,
+        /// Cycles of a unit for an element of the result whose gradient is added.
+        backward_cycles = 11.7,
     }
     /// Losses of classes: one block for all rows.
     loss: LossKeys => LossLaw {
         /// What a thread takes for each of its rows, in ns.
-        row_ns = 1050.0,
+        row_ns = 844.0,
         /// What the gradient takes, as a share of that.
-        backward_share = 0.535,
+        backward_share = 0.625,
     }
     /// Products of matrices on the tensor units: blocks make tiles of the result.
     product: ProductKeys => ProductLaw {
         /// To start and end, in ns.
-        start_ns = 2290.0,
+        start_ns = 2550.0,
         /// Share of the peak that a tile of 128 x 128 reaches.
-        share = 0.802,
+        share = 0.766,
         /// The same in TF32.
-        tf32_share = 0.632,
+        tf32_share = 0.623,
+        /// What a unit takes for each GHz of its clock while it multiplies, in watts; that of a T4, an L4 and an A100 whose power is short.
+        watts_per_ghz = 2.1,
         /// Which part of the time of a tile follows its circumference, which is what its operands take, rather than its area.
-        narrow = 0.146,
+        narrow = 0.261,
         /// What a tile takes besides its inner loop, in ns.
-        tile_ns = 1180.0,
+        tile_ns = 1040.0,
         /// Which part of a last wave of tiles that does not fill the units is lost.
-        wave = 0.0602,
+        wave = 0.00285,
         /// What dividing the inner dimension takes besides, in ns.
-        split_ns = 8700.0,
+        split_ns = 3710.0,
         /// Share of the bandwidth of the data sheet.
-        memory_share = 0.767,
+        memory_share = 0.768,
         /// Share of the rate that is left where rows are multiples of 4 bytes alone; twice that of 8, half of 2.
-        unaligned = 0.299,
+        unaligned = 0.3,
     }
     /// Products in f32 without TF32, on the vector units.
     vector: VectorKeys => VectorLaw {
-        /// Share of the peak that a tile of 128 x 128 reaches.
-        share = 0.7,
+        /// Share of the peak that a tile of 128 x 128 reaches; that of a V100 and an A100, whose clocks are low enough to last.
+        share = 0.95,
+        /// The clock that lasts under such work, for want of power; a unit whose clock is higher falls to it.
+        sustained_mhz = 1450.0,
         /// Which part of the time of a tile follows its circumference rather than its area.
-        narrow = 0.303,
+        narrow = 0.254,
         /// What a tile takes besides its inner loop, in ns.
-        tile_ns = 15.0,
+        tile_ns = 6.26,
         /// Which part of a last wave of tiles that does not fill the units is lost.
-        wave = 0.641,
+        wave = 0.0481,
         /// What dividing the inner dimension takes besides, in ns.
-        split_ns = 3400.0,
+        split_ns = 3000.0,
     }
     /// Convolutions as products; those of one tap with channels last are plain products.
     convolution: ConvolutionKeys => ConvolutionLaw {
         /// To start and end, in ns.
-        start_ns = 4950.0,
+        start_ns = 5860.0,
         /// Forward: share of the rate of a plain product.
-        share = 0.844,
+        share = 0.872,
         /// Gradient of the input: share of the rate of a plain product.
-        input_share = 0.722,
+        input_share = 0.697,
+        /// Gradient of the input with a stride: share of that.
+        strided_share = 0.81,
         /// Gradient of the weight: share of the rate of a plain product.
-        weight_share = 0.691,
+        weight_share = 0.989,
+        /// The same in TF32.
+        tf32_weight_share = 0.473,
         /// Forward in f32 without TF32: share of the peak.
-        vector_share = 0.507,
+        vector_share = 0.466,
         /// Gradient of the input in f32 without TF32: share of the peak.
-        vector_input_share = 0.447,
+        vector_input_share = 0.443,
         /// Gradient of the weight in f32 without TF32: share of the peak.
-        vector_weight_share = 0.261,
+        vector_weight_share = 0.241,
         /// How much quicker that is for 3 x 3 taps, by the algorithm of Winograd.
-        winograd = 6.17,
-        /// With fewer than 8 channels: share of the peak in f32.
-        few_share = 1.43,
+        winograd = 6.27,
+        /// With fewer than 8 channels: cycles of a unit for an element of the larger side; 160 products take as much again.
+        few_cycles = 1.55,
+        /// What the gradient of their weight takes, as a share of that.
+        few_weight_share = 0.6,
         /// One channel for each group: cycles of a unit for a product.
-        depthwise_cycles = 0.0499,
+        depthwise_cycles = 0.0521,
         /// The same of gradients.
-        depthwise_backward_cycles = 0.0809,
+        depthwise_backward_cycles = 0.0842,
     }
     /// Fused attention: blocks of 128 queries.
     attention: AttentionKeys => AttentionLaw {
         /// To start and end, in ns.
-        start_ns = 7800.0,
+        start_ns = 6620.0,
         /// Share of the peak of its products.
-        share = 0.633,
+        share = 0.615,
         /// Cycles of a unit for the exponential of a score.
-        score_cycles = 0.106,
+        score_cycles = 0.0906,
         /// What a block takes besides, in ns.
-        tile_ns = 1180.0,
+        tile_ns = 1750.0,
         /// Gradient: share of the peak of its products.
-        backward_share = 0.806,
+        backward_share = 0.844,
         /// Gradient: cycles of a unit for a score.
-        backward_score_cycles = 0.439,
+        backward_score_cycles = 0.459,
         /// Cycles of a unit for the random number of a score, with dropout (`dims[8]` of the kernel is 1).
-        random_cycles = 0.199,
+        random_cycles = 0.206,
     }
     /// What the host takes to issue what the device does, through PyTorch's eager mode. The defaults were fitted to steps on
     /// an H200 beside a Xeon.

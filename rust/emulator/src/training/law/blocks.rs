@@ -65,7 +65,8 @@ impl Device<'_> {
         let each = reduced / threads;
         let parts = if each >= 256.0 { (each / 16.0).min(full * self.units / blocks).max(1.0) } else { 1.0 };
         let steps = each / (4.0 * parts) * of.reduce.step_ns;
-        let work = longer(self.moving(bytes, of.reduce.share), self.issuing(elements * of.reduce.cycles));
+        let share = if inner <= 1.0 { of.memory.share } else { of.reduce.share };
+        let work = longer(self.moving(bytes, share), self.issuing(elements * of.reduce.cycles));
         let shared = if parts > 1.0 { of.reduce.shared_ns + parts / threads * of.reduce.part_ns } else { 0.0 };
         of.reduce.start_ns + longer(work, steps) + self.issuing(results * of.reduce.result_cycles) + shared
     }

@@ -45,12 +45,15 @@ impl Device<'_> {
         if shape.batch * shape.m * shape.n == 0.0 {
             return 0.0;
         }
+        let moving = self.moving(kernel.bytes as f64, of.product.memory_share);
+        if shape.m.min(shape.n) <= 1.0 {
+            return of.kernel.start_ns + moving;
+        }
         let engine = self.engine(kernel.arithmetic);
         let a = if d[4] == 0.0 { shape.k } else { shape.m };
         let b = if d[5] == 0.0 { shape.n } else { shape.k };
         let aligned = self.aligned(kernel.arithmetic, &[a, b, shape.n]);
         let rate = self.peak(kernel.arithmetic) * aligned;
-        let moving = self.moving(kernel.bytes as f64, of.product.memory_share);
         of.product.start_ns + longer(self.tiled(&shape, &engine, rate, size(kernel.arithmetic), true), moving)
     }
 
@@ -70,6 +73,11 @@ impl Device<'_> {
             return of.kernel.start_ns + longer(moving, self.issuing(taken * cycles));
         }
         let pixels = samples * pixels_out;
+        if from.min(to) < 8.0 {
+            let share = if pass == 2.0 { of.convolution.few_weight_share } else { 1.0 };
+            let each = of.convolution.few_cycles * share * (1.0 + from.min(to) * taps / 160.0);
+            return of.convolution.start_ns + longer(moving, self.issuing(pixels * groups * from.max(to) * each));
+        }
         let shape = match pass {
             0.0 => Shape { batch: groups, m: pixels, n: to, k: from * taps },
             1.0 => {
@@ -80,7 +88,6 @@ impl Device<'_> {
         let mut engine = self.engine(kernel.arithmetic);
         let vector = matches!(kernel.arithmetic, Arithmetic::F32 | Arithmetic::F64);
         let plain = taps == 1.0 && d[9] <= 1.0 && (d[8] == 1.0 || vector);
-        let few = !vector && from.min(to) < 8.0;
         let (peak, share) = if vector {
             let winograd = if taps == 9.0 && d[9] <= 1.0 { of.convolution.winograd } else { 1.0 };
             let share = [
@@ -88,17 +95,19 @@ impl Device<'_> {
                 of.convolution.vector_input_share,
                 of.convolution.vector_weight_share * winograd,
             ];
-            (self.peak(kernel.arithmetic), share[pass as usize % 3])
-        } else if few {
-            (self.peak(Arithmetic::F32), of.convolution.few_share)
+            (self.peak(kernel.arithmetic) * self.lasting(f64::INFINITY), share[pass as usize % 3])
         } else if plain {
             (self.peak(kernel.arithmetic), engine.share)
         } else {
-            let share =
-                [of.convolution.share, of.convolution.input_share, of.convolution.weight_share][pass as usize % 3];
+            let strided = if d[9] > 1.0 { of.convolution.strided_share } else { 1.0 };
+            let weight = match kernel.arithmetic {
+                Arithmetic::Tf32 => of.convolution.tf32_weight_share,
+                _ => of.convolution.weight_share,
+            };
+            let share = [of.convolution.share, of.convolution.input_share * strided, weight][pass as usize % 3];
             (self.peak(kernel.arithmetic), share * engine.share)
         };
-        let aligned = if few { 1.0 } else { self.aligned(kernel.arithmetic, &[from, to]) };
+        let aligned = self.aligned(kernel.arithmetic, &[from, to]);
         let rate = peak * aligned;
         engine.share = share;
         let start = if plain { of.product.start_ns } else { of.convolution.start_ns };
@@ -111,20 +120,28 @@ impl Device<'_> {
         let of = self.compute;
         match arithmetic {
             Arithmetic::F32 => Engine {
-                share: of.vector.share,
+                share: of.vector.share * self.lasting(of.vector.sustained_mhz),
                 narrow: of.vector.narrow,
                 tile_ns: of.vector.tile_ns,
                 wave: of.vector.wave,
                 split_ns: of.vector.split_ns,
             },
             _ => Engine {
-                share: if arithmetic == Arithmetic::Tf32 { of.product.tf32_share } else { of.product.share },
+                share: [of.product.share, of.product.tf32_share][usize::from(arithmetic == Arithmetic::Tf32)]
+                    * self.lasting(f64::INFINITY),
                 narrow: of.product.narrow,
                 tile_ns: of.product.tile_ns,
                 wave: of.product.wave,
                 split_ns: of.product.split_ns,
             },
         }
+    }
+
+    /// Which share of the clock lasts while all units multiply: what power suffices for, up to a limit in MHz.
+    fn lasting(&self, limit: f64) -> f64 {
+        let of = self.compute;
+        let powered = of.watts / (self.units * of.product.watts_per_ghz) * 1000.0;
+        (powered.min(limit) / of.clock_mhz).min(1.0)
     }
 
     /// Which share of the rate tensor units keep where rows are not multiples of 16 bytes: loads are of 8, 4 or 2 bytes

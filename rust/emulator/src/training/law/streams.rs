@@ -1,6 +1,6 @@
 //! Kernels that read and write each element once, and those of tables.
 
-use super::{Device, longer};
+use super::{Device, longer, size};
 use ahbm_workload::{Arithmetic, Kernel};
 
 impl Device<'_> {
@@ -20,6 +20,30 @@ impl Device<'_> {
         of.cast_ns + self.stream(kernel, elements, of.cast_cycles)
     }
 
+    /// A repeated operand takes a place for each element, and so does each operand beside it.
+    pub(super) fn broadcast(&self, kernel: &Kernel, elements: f64) -> f64 {
+        let accesses = if elements == 0.0 { 0.0 } else { kernel.bytes as f64 / elements / size(kernel.arithmetic) };
+        let cycles = self.compute.element.broadcast_cycles * (0.2 + 0.4 * accesses.clamp(1.0, 4.0));
+        self.stream(kernel, elements, cycles)
+    }
+
+    /// Rows that are added where others may add: a warp finds the place of each.
+    pub(super) fn scatter(&self, kernel: &Kernel, d: &[f64; 10]) -> f64 {
+        let of = self.compute.table;
+        let moving = self.moving(kernel.bytes as f64, self.compute.memory.share);
+        let issuing = self.issuing(d[0] * (of.row_cycles + d[1] * of.scatter_cycles));
+        self.compute.kernel.start_ns + longer(moving, issuing)
+    }
+
+    /// Each result finds its window, then goes through it; a gradient adds to one place.
+    pub(super) fn pool(&self, kernel: &Kernel, d: &[f64; 10], backward: bool) -> f64 {
+        let of = self.compute.pool;
+        if backward {
+            return self.stream(kernel, d[0], of.backward_cycles);
+        }
+        self.stream(kernel, d[0] * (9.0 + d[1]), of.cycles)
+    }
+
     /// Writes alone. Nothing else starts as quickly.
     pub(super) fn fill(&self, bytes: f64) -> f64 {
         self.compute.element.fill_ns + self.moving(bytes, self.compute.memory.share)
@@ -31,7 +55,7 @@ impl Device<'_> {
         if elements == 0.0 {
             return of.kernel.start_ns;
         }
-        let accesses = kernel.bytes as f64 / elements / super::size(kernel.arithmetic);
+        let accesses = kernel.bytes as f64 / elements / size(kernel.arithmetic);
         let moving = self.moving(kernel.bytes as f64, of.foreach.share);
         let issuing = self.issuing(elements * accesses * of.foreach.cycles);
         let chunk = (4.0 * elements / tensors.max(1.0)).min(elements).min(65_536.0);

@@ -157,3 +157,13 @@ fn copies_of_the_host_go_over_its_link() {
     let one = Kernel { host: true, ..kernel(Kind::Pointwise, Arithmetic::F32, &[1 << 20], 0, 1 << 22) };
     assert_eq!(ps(&roofline, &compute, &one), bare(&roofline, &one));
 }
+
+#[test]
+fn units_that_lack_power_multiply_at_a_lower_clock() {
+    let (roofline, compute) = h200();
+    let one = product(Arithmetic::F32, 1, 8192, 8192, 8192);
+    let watts = |watts| ps(&roofline, &Compute { watts, ..compute }, &one);
+    assert_eq!(watts(700.0), watts(f64::INFINITY));
+    let share = watts(150.0) / watts(300.0);
+    assert!((1.9..2.1).contains(&share), "{share}");
+}
