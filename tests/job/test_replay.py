@@ -356,3 +356,42 @@ def test_a_job_never_takes_less_than_its_parts(tmp_path_factory: pytest.TempPath
     assert program.simulate(record=False).latency_ps / 1000 == report.latency_ns
     serial = sum(least[group, 4 * elements] + pause for group, elements, pause, _ in calls)
     assert report.latency_ns <= serial + 2
+
+
+def issued(us: Sequence[tuple[int, int]]) -> Rank:
+    """A host that issues an all-reduce and computations of the device: what each takes on the host, and itself."""
+    rank = Rank()
+    host: list[int] = []
+    device: list[int] = []
+    for number, (by_host, takes) in enumerate(us):
+        rank.chain = host
+        host = [rank._node("COMP_NODE", "host", {"duration_ns": by_host * 1000.0, "is_cpu_op": 1})]
+        rank.chain = [*host, *device]
+        if number == 0:
+            device = [rank.collective("all_reduce", 4096, [0, 1], wait=False)]
+        else:
+            device = [rank._node("COMP_NODE", "kernel", {"duration_ns": takes * 1000.0})]
+    return rank
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=8), st.data())
+@settings(max_examples=30, deadline=None)
+def test_a_host_does_not_compute_and_what_waits_for_it_is_told_apart(
+    tmp_path_factory: pytest.TempPathFactory, us: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    second = data.draw(st.permutations(us))
+    report = replayed(tmp_path_factory.mktemp("job"), [issued(us), issued(second)], "npu_ring_8")
+    for rank, of in zip(report.ranks, (us, second), strict=True):
+        assert rank.compute_ns == 1000 * sum(takes for _, takes in of[1:])
+        assert 0 <= rank.host_ns <= 1000 * sum(by_host for by_host, _ in of)
+        assert rank.host_ns >= 1000 * of[0][0]  # nothing is there to do before the first is issued
+        exposed = sum(part.exposed_ns for part in report.exposed if part.rank == rank.rank)
+        assert rank.total_ns == pytest.approx(rank.compute_ns + rank.host_ns + exposed)
+    assert sum(ns for _, ns in report.on_path()) == pytest.approx(report.latency_ns)
+    assert ("host (us)" in str(report)) == any(rank.host_ns for rank in report.ranks)
+
+
+def test_a_path_through_the_host_says_so(tmp_path: Path) -> None:
+    report = replayed(tmp_path, [issued([(5, 0), (100, 10)]), issued([(5, 0), (1, 1)])])
+    assert dict(report.on_path()) == {"host": 105_000, "compute": 10_000}
+    assert report.ranks[0].host_ns > 90_000 and report.to_json()["ranks"][0]["host_ns"] == report.ranks[0].host_ns

@@ -18,7 +18,7 @@ def node(name: str, ps: int = 0, **facts: Any) -> Node:
 PRODUCT = node("mm", num_ops=2_000_000, tensor_size=100, num_ops_dtype="f32")
 HALF = node("mm", num_ops=1_000_000, tensor_size=100)
 HOST = node("host", 9_000_000, is_cpu_op=1)
-COPY = node("copy_", num_ops=0, tensor_size=100, host_copy=1, pageable=1)
+COPY = node("host", 9_000_000, is_cpu_op=1, pageable=2_000_000)
 SUM = node("sum", num_ops=0, tensor_size=100, num_ops_dtype="f32")
 
 
@@ -34,8 +34,8 @@ def test_a_graph_takes_the_time_of_the_host_alone() -> None:
     assert changed[1] == PRODUCT
 
 
-def test_pinned_copies_are_no_longer_pageable() -> None:
-    assert dict(advice.pinned([COPY])[0][5]) == {"num_ops": 0, "tensor_size": 100, "host_copy": 1}
+def test_the_host_does_not_copy_what_is_pinned() -> None:
+    assert advice.pinned([COPY, HALF]) == [node("host", 7_000_000, is_cpu_op=1), HALF]
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_pinned_copies_are_no_longer_pageable() -> None:
     [
         ([HALF], []),
         ([PRODUCT], [advice.TF32]),
-        ([COPY, HALF], [advice.PINNED]),
+        ([COPY, HALF], [advice.PINNED, advice.GRAPH]),
         ([HOST, PRODUCT], [advice.TF32, advice.GRAPH]),
     ],
 )

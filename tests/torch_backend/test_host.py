@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from jobs import python
 
@@ -32,7 +32,7 @@ compute: {units: 100, clock_mhz: 1500, l2_mib: 40}
 US = 1_000_000
 KEYS = [
     "operation", "launch", "view", "python", "node", "backward", "optimizer", "parameter", "tensor", "own",
-    "synchronize", "product", "plan", "norm", "collective",
+    "synchronize", "product", "plan", "generated", "norm", "collective",
 ]  # fmt: skip
 
 
@@ -96,6 +96,7 @@ def test_a_host_is_ahead_by_no_more_than_its_queue(tmp_path: Path) -> None:
     assert [len(node[2]) for node in hosts[QUEUE - 1 : QUEUE + 2]] == [1, 2, 2]
 
 
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 30), st.booleans()), min_size=1, max_size=12))
 def test_a_wait_makes_nothing_faster_and_one_submission_nothing_slower(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, bool]]
@@ -165,7 +166,7 @@ def run(folder: Path, script: str, *args: str, machine: str = MACHINE) -> tuple[
 def test_twice_the_operations_take_twice_the_time_of_a_host(tmp_path: Path, what: str) -> None:
     (one, told), (two, _) = run(tmp_path, LOOP, what, "50", "8"), run(tmp_path, LOOP, what, "100", "8")
     if what == "graph":
-        assert one["step_ns"] < 50_000 and two["host_ns"][0] == pytest.approx(one["host_ns"][0], rel=0.3)
+        assert one["host_ns"][0] < 50_000 and two["host_ns"][0] == pytest.approx(one["host_ns"][0], rel=0.3)
     else:
         assert two["step_ns"] == pytest.approx(2 * one["step_ns"], rel=0.05)
         assert one["host_ns"][0] > 0.8 * one["step_ns"]

@@ -33,13 +33,14 @@ def in_tf32(nodes: Sequence[Node]) -> list[Node]:
 
 
 def pinned(nodes: Sequence[Node]) -> list[Node]:
-    """Memory that is copied to or from is pinned."""
-    return [
-        _with(node, {key: value for key, value in node[5] if key != "pageable"})
-        if any(key == "pageable" for key, _ in node[5])
-        else node
-        for node in nodes
-    ]
+    """Memory that is copied to or from is pinned: the host does not copy it as well."""
+    out = []
+    for node in nodes:
+        facts: dict[str, Any] = dict(node[5])
+        if staged := facts.pop("pageable", 0):
+            node = _with(node, facts, node[4] - staged)
+        out.append(node)
+    return out
 
 
 def captured(nodes: Sequence[Node]) -> list[Node]:

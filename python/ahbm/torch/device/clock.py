@@ -1,8 +1,8 @@
 """Which time a script is told: this host's, or with `--clock simulated` the one that its run would take.
 
 The simulated clock stands where the script's host stands: at the end of what the device had been given when the host
-last waited for it (`synchronize`, `item`, `cpu`), and later by what the script has slept. What the host itself does
-takes no time, but a reading takes 0.1 us, so that no two are alike.
+last waited for it (`synchronize`, `item`, `cpu`), and later by what the host has issued since, where the machine says
+what that takes, and by what the script has slept. A reading takes 0.1 us, so that no two are alike.
 
 Told so are the script and the libraries that it calls in its main thread. torch, Python's own modules, this package,
 other threads of libraries and processes that were forked, as a loader's workers, go by the true clock: their timeouts

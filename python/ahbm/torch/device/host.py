@@ -12,6 +12,7 @@ operations, is not known and counts for nothing.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,7 @@ _ACCUMULATES = (1 << 64) - 1
 """The number of every node of autograd that accumulates a gradient."""
 _node: Any = torch._C._current_autograd_node
 _grads = torch.is_grad_enabled
+_ident = threading.get_ident
 
 
 class Host:
@@ -51,9 +53,13 @@ class Host:
         """Where it is: at the end of what it has issued, and of what it has waited for."""
         self.pending = 0
         """What it has done that is in no journal yet."""
+        self.staged = 0
+        """The part of it for pageable memory."""
         self.submits = False
         """Whether launches are parts of one that was made."""
         self._takes: dict[Any, int] = {}
+        self._thread = threading.main_thread().ident
+        """The one that counts: others, as those of loaders, work beside it."""
         self._latest = 0
         """The node of autograd whose operations are issued."""
 
@@ -64,9 +70,11 @@ class Host:
 
     def operation(self, known: Any, given: list[torch.Tensor]) -> None:
         """It issues an operation of the device, without launches."""
+        if _ident() != self._thread:
+            return
         ps = self._takes.get(known)
         if ps is None:
-            ps = self._takes[known] = self._of(known)
+            ps = self._takes[known] = self._class(known)
         if not ps:
             return
         if len(given) > FEW:
@@ -88,16 +96,19 @@ class Host:
         self.issue(self._ps["operation"] + (self._in_node if in_backward() else self._python))
 
     def generated(self, kind: str) -> None:
-        """It issues a kernel of this class in generated code, whose Python calls the kernel or the operation."""
-        extra = 0 if kind not in LIBRARIES else self._ps["operation"] + self._ps[LIBRARIES[kind]]
-        self.issue(self._python + extra)
+        """It issues a kernel of this class in generated code, whose Python calls the kernel, or the operation of a
+        library."""
+        library = LIBRARIES.get(kind)
+        self.issue(
+            self._ps["generated"] if library is None else self._python + self._ps["operation"] + self._ps[library]
+        )
 
     def own(self, known: Any) -> None:
         """It runs an operation on its own tensors."""
-        if self._of(known):
+        if self._class(known) and _ident() == self._thread:
             self.issue(self._ps["own"])
 
-    def _of(self, known: Any) -> int:
+    def _class(self, known: Any) -> int:
         if known.is_free:
             return 0
         if known.is_quiet:
@@ -113,7 +124,9 @@ class Host:
 
     def stages(self, nbytes: int) -> None:
         """It copies so many bytes between pageable memory and memory that the device reads."""
-        self.issue(round(nbytes / self._staging * 1000) if self._staging else 0)
+        ps = round(nbytes / self._staging * 1000) if self._staging else 0
+        self.staged += ps
+        self.issue(ps)
 
     def backward(self) -> None:
         """It calls backward."""

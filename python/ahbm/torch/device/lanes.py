@@ -16,7 +16,7 @@ from ahbm.torch.compute import Stopwatch
 from ahbm.torch.device import steps
 from ahbm.torch.device.host import QUEUE, Host
 from ahbm.torch.device.kept import Kept
-from ahbm.torch.journal import Event, Journal
+from ahbm.torch.journal import Event, Fact, Journal
 
 MOST = 2_000_000
 """Nodes of a rank that are kept."""
@@ -125,8 +125,11 @@ class Lanes(Journal):
             if len(self._queue) == QUEUE:
                 deps.append(self._queue[0])
             deps += [one for one in dict.fromkeys(self._awaited) if one not in deps]
-            self.events.append(Event(number, "COMP_NODE", HOST, deps, 0, host.pending, {"is_cpu_op": 1}))
-            self._issued, self._awaited, host.pending = number, [], 0
+            facts: dict[str, Fact] = {"is_cpu_op": 1}
+            if host.staged:
+                facts["pageable"] = host.staged
+            self.events.append(Event(number, "COMP_NODE", HOST, deps, 0, host.pending, facts))
+            self._issued, self._awaited, host.pending, host.staged = number, [], 0, 0
         event = super()._add(kind, name)
         event.deps.append(self._issued)
         return event
@@ -190,7 +193,7 @@ class Lanes(Journal):
         self._issued, self._awaited = None, []
         self._queue.clear()
         if self.host is not None:
-            self.host.pending = 0
+            self.host.pending = self.host.staged = 0
         self._generation += 1
         self.full = self.whole = False
         self._next = MOST
