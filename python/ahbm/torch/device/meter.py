@@ -25,6 +25,7 @@ from ahbm.torch.device.machine import machine
 
 if TYPE_CHECKING:
     from ahbm._core import Machine
+    from ahbm.kernels import Kernel
     from ahbm.torch.device.lanes import Lanes
 
 FACTORS = "AHBM_KERNELS"
@@ -187,7 +188,7 @@ class Meter:
             self.host.generated(work[5])
         self.run(work)
 
-    def whole(self, name: str, kernels: Sequence[described.Kernel]) -> None:
+    def whole(self, name: str, kernels: Sequence[Kernel]) -> None:
         """An operation whose parts were hushed started these kernels on the current stream."""
         if self.host is not None:
             self.host.whole()

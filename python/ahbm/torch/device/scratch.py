@@ -64,17 +64,18 @@ def fuses(func: Any) -> bool:
     return torch.Tag.pointwise in func.tags or func._schema.name.rpartition("::")[2] in _FUSED
 
 
-def generates() -> bool:
-    """Whether what runs now is part of generated code: in what is compiled, and in backward where something is."""
-    return (_compiled[0] and memory.in_backward()) or _depth[0] > 0
-
-
 def passing(name: str, out: Any) -> bool:
     """Whether results that are fused take no memory now: in what is compiled, and in backward where something is. But
     casts to halves are operands of products, which are kept, and casts in backward are gradients."""
     if memory.in_backward():
         return _compiled[0] and name != "_to_copy"
     return _depth[0] > 0 and not (name == "_to_copy" and out.dtype in (torch.float16, torch.bfloat16))
+
+
+def generates() -> bool:
+    """Whether operations are now those of code that is generated: in what is compiled, and in backward where something
+    is."""
+    return _depth[0] > 0 or (_compiled[0] and memory.in_backward())
 
 
 ends: list[Callable[[list[torch.Tensor]], None]] = []
