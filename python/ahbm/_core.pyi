@@ -37,6 +37,7 @@ __all__ = [
     "Peer",
     "Plan",
     "PlanBuilder",
+    "Profile",
     "Program",
     "ProgramBuilder",
     "Protocol",
@@ -59,6 +60,7 @@ __all__ = [
     "expected",
     "held",
     "is_pytorch_trace",
+    "kernels_of",
     "msccl_chunk",
     "mscclpp_statement",
     "plan_files",
@@ -66,6 +68,7 @@ __all__ = [
     "plan_limits",
     "pytorch_traces",
     "read_plan",
+    "read_profile",
     "sources",
     "trace_sort",
     "write_job_timeline",
@@ -1399,6 +1402,40 @@ class PlanBuilder:
         """
 
 @final
+class Profile:
+    """What one accelerator did in a trace of PyTorch's profiler, operation by operation."""
+
+    @property
+    def device(self, /) -> tuple[str | None, int | None, int | None]:
+        """The accelerator's name, units and bytes of memory; None for what the trace does not say."""
+
+    @property
+    def kernels(self) -> NDArray[np.int64]:
+        """Per kernel, copy and fill of the device, in the order of starts: the row of the innermost operation that launched it
+        (-1: none), the place of its name, its stream, its start and its duration in ps, and the bytes that it states.
+        """
+
+    @property
+    def names(self, /) -> list[str]:
+        """Names of kernels."""
+
+    @property
+    def operations(self) -> NDArray[np.int64]:
+        """Per operation of the host, in the order of threads and starts: the place of its signature, the row of the operation
+        that it is part of (-1: none), its thread, its start and its duration in ps.
+        """
+
+    @property
+    def signatures(self, /) -> list[tuple[str, str]]:
+        """Names of operations, each with what it states of its operands, as a JSON object: "Input Dims", "Input type", "Input
+        Strides", "Concrete Inputs".
+        """
+
+    @property
+    def stacks(self, /) -> bool:
+        """Whether it recorded stacks of Python, which slow the host down."""
+
+@final
 class Program:
     """A program to run: agents, their operations, queues and buffers. Immutable; made by `ProgramBuilder.finish`."""
 
@@ -1906,7 +1943,7 @@ class Replayed:
 
     @property
     def path(self, /) -> list[tuple[int, int, int, str, int | None, str, str]]:
-        """The critical path: rank, start, end, "compute", "memory" or "call", the call, name and origin of the node."""
+        """The critical path: rank, start, end, "compute", "host", "memory" or "call", the call, name and origin of the node."""
 
     def program(self, /) -> Program:
         """The whole job as one program, whose hosts issue their nodes in the order that was found."""
@@ -2560,6 +2597,13 @@ def held(
 def is_pytorch_trace(path: str | PathLike[str]) -> bool:
     """Whether a path names traces that PyTorch wrote: the file of a rank, or a folder."""
 
+def kernels_of(workload: Workload, rank: int) -> list[tuple[str, int, tuple[str, list[int], int, int, str, bool]]]:
+    """The computations of the device of a rank that say what they do or how long they take, in the order of the trace: name,
+    stated duration in ps (0: none), and what `Machine.kernels_ps` takes of each.
+
+    Raises `ConfigError` (AHBM-C129) for a rank that is not there.
+    """
+
 def msccl_chunk(rank: int, buffer: object, index: int, size: int = 1) -> Ref:
     """A reference to `size` slots of a buffer of a rank, in the program of the context.
 
@@ -2598,6 +2642,13 @@ def read_plan(
     dependencies of a trace on nodes that do not exist; `limits` are pairs of a name of `plan_limits()` and a number.
     The interpreter lock is released meanwhile. Raises `FormatError` for a malformed file, `BudgetError`,
     `UnsupportedError`.
+    """
+
+def read_profile(path: str | PathLike[str], *, limits: Sequence[tuple[str, int]] = ...) -> Profile:
+    """Reads what one accelerator did from a trace of PyTorch's profiler, plain or gzip.
+
+    Raises `FormatError`: AHBM-F183 for no such trace, F184 for kernels of several devices, F132, F139; `BudgetError`
+    (AHBM-B201 to B208).
     """
 
 def sources() -> str:

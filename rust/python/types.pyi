@@ -137,6 +137,12 @@ class Plan:
     @property
     def warnings(self) -> list[dict[str, Any]]: ...
 
+class Profile:
+    @property
+    def kernels(self) -> NDArray[np.int64]: ...
+    @property
+    def operations(self) -> NDArray[np.int64]: ...
+
 class Program:
     def check(
         self,

@@ -41,6 +41,19 @@ def lasts(ns: float) -> str:
     return f"{value:,.{max(2 - floor(log10(abs(value))), 0)}f} {unit}"
 
 
+def number(value: float) -> str:
+    """A large number in three digits.
+
+    >>> number(1_650_000), number(269_012), number(38.4)
+    ('1.65 M', '269 k', '38.4')
+    """
+    size, unit = next(
+        (one for one in ((1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k")) if value >= 0.9995 * one[0]), (1.0, "")
+    )
+    scaled = float(f"{value / size:.2e}")
+    return f"{scaled:,.{max(2 - floor(log10(scaled)), 0) if scaled else 0}f}{unit}"
+
+
 def slug(name: str, nameless: str) -> str:
     """A name as part of a file's name; `nameless` where nothing of it is left."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "_", name)[:80].strip("._") or nameless

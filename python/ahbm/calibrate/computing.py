@@ -3,9 +3,9 @@ operations of it, and how far that is off at operations that were held back."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,13 @@ from ahbm._core import Machine
 from ahbm.base.yaml_nodes import WRITER
 from ahbm.calibrate import templates
 from ahbm.calibrate.accelerators import Accelerator, known, named
+from ahbm.calibrate.hosts import SURE, Relative, relative
 from ahbm.calibrate.nearest import Nearest, nearest
 from ahbm.calibrate.readers.operations import Measured, Operations
 from ahbm.calibrate.tables import Floats
 from ahbm.errors import ConfigError
 
-SHEET = ("units", "clock_mhz", "l2_mib")
+SHEET = ("units", "clock_mhz", "l2_mib", "watts")
 """Keys of `compute` that a data sheet says: they are not fitted."""
 HOST = "host."
 """Keys of what the host takes."""
@@ -35,8 +36,8 @@ REACTS = 1e-6
 """Part by which a row's time changes, at least, with a number that it says anything of."""
 HEAVY = 8.0
 """Weight of a row at most, and one by it at least: rows count by the fourth root of the time that they take in all."""
-SECONDS = 45.0
-"""A fit takes so long at most, those to half of the rows included."""
+ROUNDS, FEWEST, WORK = 30, 3, 1.2e7
+"""Rounds of a fit at most and at least, and how many times it asks what a kernel takes: some ten seconds."""
 LIKELY = 1.4826
 """Standard deviation by the median of magnitudes, of a normal distribution."""
 
@@ -140,7 +141,7 @@ def calibrate(
     if template is None:
         notes.append(f"links and memory are those of the data sheet of {facts.name}" if facts else "")
     rows = _together(files)
-    fit = _Fit(tree, rows, time.monotonic() + SECONDS)
+    fit = _Fit(tree, rows)
     tell("fitting to all operations")
     best = fit.to(np.ones(len(rows), bool))
     # Rows of a class lie by what they take; of two neighbours each is held back once.
@@ -161,9 +162,27 @@ def calibrate(
     for each in parameters:
         section, key = each.key.split(".")
         compute[section] = {**compute.get(section, {}), key: float(f"{each.value:.5g}")}
-    compute["fit"] = _record(files, parameters, errors, fit.covariance(best))
+    profiles = [each.profile for each in files if each.profile is not None]
+    host = relative(profiles)
+    notes += _host(compute, host, fit.host) if profiles else []
+    compute["fit"] = _record(files, parameters, errors, fit.covariance(best), host)
     tree["compute"] = compute
     return Fitted(tree, parameters, errors, tuple(note for note in notes if note))
+
+
+def _host(compute: dict[str, Any], host: Relative | None, known: Mapping[str, float]) -> list[str]:
+    """Puts into `compute` what the host of the traces takes, and says how that was found."""
+    if host is None:
+        return ["the host is that of the machine: no trace says enough of another"]
+    said = f"the host takes {host.factor:.2f} times what that of the reference takes ({host.operations} operations)"
+    if 1 / SURE <= host.factor <= SURE:
+        return [f"{said}: traces of one host differ by as much, so it is that of the machine"]
+    section = {
+        key: float(f"{value * host.factor if key.endswith('_ns') else value / host.factor:.4g}")
+        for key, value in known.items()
+    }
+    compute["host"] = {**compute.get("host", {}), **section}
+    return [said]
 
 
 def _together(files: Sequence[Operations]) -> list[Measured]:
@@ -211,11 +230,10 @@ def _machine(
 class _Fit:
     """Rows, and the numbers of `compute` that they say something of."""
 
-    def __init__(self, tree: dict[str, Any], rows: Sequence[Measured], until: float) -> None:
+    def __init__(self, tree: dict[str, Any], rows: Sequence[Measured]) -> None:
         text = yaml.dump({**tree, "compute": tree["compute"]}, Dumper=WRITER, sort_keys=False)
         self.machine = Machine.from_yaml(text, "template", [])
         self.us = np.array([row.us for row in rows])
-        self.until = until
         kernels = [each for row in rows for each in row.kernels]
         self.kernels = [
             (each.kind, each.dims, each.operations, each.nbytes, each.arithmetic, False) for each in kernels
@@ -225,10 +243,11 @@ class _Fit:
         self.weights = np.clip(total / total.mean(), 1 / HEAVY, HEAVY)
         compute = self.machine.compute
         assert compute is not None, "the machine has a section compute"
+        self.host = {key.removeprefix(HOST): value for key, value in compute.values.items() if key.startswith(HOST)}
         free = {
             key: value
             for key, value in compute.values.items()
-            if value > 0 and key not in SHEET and not key.startswith(HOST)
+            if 0 < value < inf and key not in SHEET and not key.startswith(HOST)
         }
         self.keys = list(free)
         self.start = np.log(list(free.values()))
@@ -255,9 +274,9 @@ class _Fit:
 
     def to(self, which: Any) -> Nearest:
         """The fit to some of the rows."""
-        until = time.monotonic() + max(self.until - time.monotonic(), 0.0) / 2
         weights = np.where(which, self.weights, 0.0)
-        return nearest(self.predicted, self.us, weights, self.start, self.bounds, SUPPOSED, until)
+        rounds = int(np.clip(WORK / (len(self.kernels) * (len(self.keys) + 1)), FEWEST, ROUNDS))
+        return nearest(self.predicted, self.us, weights, self.start, self.bounds, SUPPOSED, rounds)
 
     def covariance(self, found: Nearest) -> Floats:
         """Of the logarithms of the parameters."""
@@ -289,10 +308,16 @@ def _errors(rows: Sequence[Measured], ratios: Floats) -> tuple[Errors, ...]:
 
 
 def _record(
-    files: Sequence[Operations], parameters: Sequence[Parameter], errors: Sequence[Errors], covariance: Floats
+    files: Sequence[Operations],
+    parameters: Sequence[Parameter],
+    errors: Sequence[Errors],
+    covariance: Floats,
+    host: Relative | None,
 ) -> dict[str, Any]:
     """How it was fitted, as a machine keeps it."""
+    of_host = None if host is None else {key: round(value, 3) for key, value in host._asdict().items()}
     return {
+        **({} if of_host is None else {"host": of_host}),
         "sources": [
             {
                 "file": each.name,

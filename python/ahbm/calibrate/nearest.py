@@ -3,7 +3,6 @@ residuals, and derivatives by differences."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,8 +13,8 @@ from ahbm.calibrate.tables import Floats
 
 STEP = 1e-3
 """Of a logarithm, by which derivatives are taken."""
-ROUNDS, DONE = 30, 1e-4
-"""Rounds, and the part by which a loss falls in one that is the last."""
+DONE = 1e-4
+"""The part by which a loss falls in a round that is the last."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +37,13 @@ def nearest(
     start: Floats,
     bounds: tuple[Floats, Floats],
     supposed: float,
-    until: float | None = None,
+    rounds: int,
 ) -> Nearest:
     """The point to which a fit comes from `start`.
 
     predict: times of all rows at a point of logarithms of parameters, in the unit of `us`. weights: of the rows.
     bounds: least and most. supposed: weight of a unit of a logarithm by which a parameter leaves `start`, in squared
-    residuals. until: the moment of `time.monotonic` at which it is enough.
+    residuals. rounds: at most.
     """
     logs, (least, most) = np.log(us), bounds
     point = within(start, least, most)
@@ -58,7 +57,7 @@ def nearest(
     off = off_of(point)
     loss, damping = loss_of(off, point), 1e-2
     normal = np.eye(len(point))
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         slopes = np.empty((len(us), len(point)))
         for at in range(len(point)):
             # Away from a bound that is reached.
@@ -71,14 +70,15 @@ def nearest(
         gradient = weighted.T @ off + supposed * (point - start)
         before = loss
         for _ in range(8):
-            step = np.linalg.solve(normal + damping * np.diag(np.diag(normal) + 1e-9), gradient)
-            moved = within(point - within(step, -1.0, 1.0), least, most)
+            damped = normal + damping * np.diag(np.diag(normal) + 1e-9)
+            along: Floats = np.asarray(np.linalg.solve(damped, gradient), np.float64)
+            moved = within(point - within(along, -1.0, 1.0), least, most)
             found = off_of(moved)
             other = loss_of(found, moved)
             if other < loss:
                 point, off, loss, damping = moved, found, other, max(damping * 0.3, 1e-6)
                 break
             damping *= 4
-        if before - loss <= DONE * before or (until is not None and time.monotonic() > until):
+        if before - loss <= DONE * before:
             break
     return Nearest(point, loss, normal, off)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     examples=(
         "ahbm compare yesterday.json today.json",
         "ahbm compare yesterday.json today.json --gate",
+        "ahbm compare recorded.json.gz step.0.et -t dgx_h200",
         "ahbm compare all_reduce -a ring_allreduce -a tree_allreduce -t npu_ring_8",
         "ahbm compare all_reduce -t npu_ring_8 -t npu_switch_8 --sizes 4K,1M --no-data",
     ),
@@ -48,13 +49,17 @@ def compare(
 ) -> None:
     """Compare two runs, two algorithms or two machines, picosecond by picosecond: simulated times have no noise.
 
-    Two files that `--json` printed; or a collective with -a A -a B, -t A -t B, --ranks 2,4 or --set KEY=1,2, which is
-    measured on both. Every option but --gate and --json is of measurements.
+    Two files that `--json` printed; two traces of what a device did, of PyTorch's profiler or as `ahbm.torch` records
+    them, whose kernels take what the machine of -t says; or a collective with -a A -a B, -t A -t B, --ranks 2,4 or
+    --set KEY=1,2, which is measured on both. Every option but --gate and --json is of measurements.
     """
     from ahbm.runs import compare as c
 
     if after is None:
         _measured(context, before, swept, as_gate, as_json)
+        return
+    if _traces(before, after):
+        _operations(context, before, after, swept, as_json)
         return
     files = ("before", "after", "as_gate", "as_json")
     refuse_given(context, "files are compared as they are", [name for name in context.params if name not in files])
@@ -67,6 +72,24 @@ def compare(
             typer.echo("\n".join([c.STEPS_HEADER, *map(str, steps)]))
         return
     _tell(c.compare(c.load(before), c.load(after)), as_gate, as_json)
+
+
+def _traces(*paths: str | Path) -> bool:
+    from ahbm._core import is_pytorch_trace
+    from ahbm.base.load import is_prefix
+
+    return any(is_pytorch_trace(str(path)) or str(path).endswith(".et") or is_prefix(path) for path in paths)
+
+
+def _operations(context: typer.Context, before: str, after: Path, swept: Swept, as_json: bool) -> None:
+    """Two traces of what a device did."""
+    from ahbm.calibrate.aligned import difference
+    from ahbm.config.topology import load_machine
+
+    given = ("before", "after", "topologies", "settings", "as_json")
+    refuse_given(context, "traces are compared as they are", [name for name in context.params if name not in given])
+    found = difference((before, after), load_machine(swept.topology, swept.overrides))
+    typer.echo(json.dumps(found.to_json(), indent=2) if as_json else found.text())
 
 
 def _measured(context: typer.Context, target: str, swept: Swept, as_gate: bool, as_json: bool) -> None:

@@ -4,6 +4,8 @@
 of those in a trace of PyTorch's profiler. Each kernel has a class and dimensions, by which a machine says how long it
 takes (`Machine.kernel_ps`), the operations and the bytes of it.
 
+May import nothing of AHBM's.
+
 Reading order: `model`, `rules`, `touched`, `elements`, `reductions`, then the others; `describing` is what asks them.
 """
 

@@ -37,7 +37,7 @@ COPIES = (
     "copy_", "_to_copy", "clone", "contiguous", "_copy_from", "copy", "lift_fresh_copy", "detach_copy", "view_copy",
     "expand_copy", "permute_copy", "transpose_copy", "t_copy", "select_copy", "slice_copy", "narrow_copy", "_to_dense",
     "diagonal_copy", "as_strided_copy", "unfold_copy", "select_scatter", "slice_scatter", "diagonal_scatter", "flip",
-    "roll", "rot90", "repeat", "tile", "repeat_interleave", "constant_pad_nd", "pixel_shuffle", "pixel_unshuffle",
+    "roll", "rot90", "repeat", "tile", "constant_pad_nd", "pixel_shuffle", "pixel_unshuffle",
     "channel_shuffle", "im2col", "col2im", "unfold_backward", "slice_backward", "select_backward", "_reshape_copy",
     "diagonal_backward", "reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "replication_pad1d",
     "replication_pad2d", "replication_pad3d", "reflection_pad2d_backward", "replication_pad2d_backward",
@@ -45,6 +45,11 @@ COPIES = (
     "trace_backward", "value_selecting_reduction_backward", "unsqueeze_copy", "squeeze_copy", "split_copy",
     "split_with_sizes_copy", "unbind_copy", "_unsafe_masked_index", "_foreach_clone",
 )  # fmt: skip
+_NUMBERS = {
+    0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "float16", 6: "float32", 7: "float64", 11: "bool",
+    15: "bfloat16",
+}  # fmt: skip
+"""torch's types by their number, which is what a profiler writes."""
 _ZEROED = {
     "slice_backward", "select_backward", "diagonal_backward", "unfold_backward", "constant_pad_nd", "select_scatter",
     "slice_scatter", "diagonal_scatter", "reflection_pad2d_backward", "replication_pad2d_backward",
@@ -173,7 +178,7 @@ def _copy(call: Call) -> list[Kernel]:
     out = made[0]
     nbytes = total(call, made)
     before = []
-    if call.name in _ZEROED:
+    if call.name in _ZEROED and not (call.name == "constant_pad_nd" and out.numel <= source.numel):
         small = min(source, out, key=lambda x: x.numel)
         before = [kernel("fill", out.numel, nbytes=max(nbytes - 2 * small.nbytes, 0))]
         nbytes -= before[0].nbytes
@@ -191,6 +196,11 @@ def _copy(call: Call) -> list[Kernel]:
 def _like(call: Call, source: Tensor) -> Tensor:
     """What a copy makes where that is not known: of another shape, where a list of sizes says so."""
     sizes = call.ints(1)
+    if call.name == "_to_copy":
+        dtype = _NUMBERS.get(int(call.number(1, -1)), source.dtype)
+        return Tensor(source.shape, dtype, source.strides if source.is_dense else None)
+    if call.name == "contiguous" or (call.name == "clone" and call.arg(1) == 0):
+        return Tensor(source.shape, source.dtype)
     if call.name in ("repeat", "tile", "expand_copy", "select_backward", "slice_backward") and sizes:
         if call.name in ("repeat", "tile"):
             padded = (1,) * (len(sizes) - len(source.shape)) + source.shape

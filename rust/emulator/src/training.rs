@@ -7,6 +7,7 @@
 //! Of ranks that do the same one is simulated (`fold`).
 
 mod answers;
+mod bare;
 mod fixed;
 mod hosts;
 mod kernel;

@@ -11,7 +11,6 @@ use ahbm_plan::blocks::Places;
 use ahbm_plan::execution::ExecutionPlan;
 use ahbm_plan::{Algorithm, BY_PROTOCOL, Budget, Limit, Plan};
 use ahbm_program::Origin;
-use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
 use std::path::PathBuf;
 
@@ -161,86 +160,4 @@ pub(crate) fn is_pytorch_trace(path: PathBuf) -> bool {
 #[pyo3(text_signature = "(path)")]
 pub(crate) fn pytorch_traces(py: Python<'_>, path: PathBuf) -> PyResult<Vec<PathBuf>> {
     pytorch::files(&path, &pytorch::Options::default()).map_err(|finding| errors::raise_one(py, finding))
-}
-
-/// What one accelerator did in a trace of PyTorch's profiler, operation by operation.
-#[pyclass(frozen, module = "ahbm._core")]
-pub struct Profile {
-    inner: pytorch::Profile,
-}
-
-/// A table of whole numbers.
-type Rows<'py> = Bound<'py, PyArray2<i64>>;
-
-#[pymethods]
-impl Profile {
-    /// The accelerator's name, units and bytes of memory; None for what the trace does not say.
-    #[getter]
-    fn device(&self) -> (Option<&str>, Option<u64>, Option<u64>) {
-        (self.inner.device.as_deref(), self.inner.units, self.inner.memory)
-    }
-
-    /// Whether it recorded stacks of Python, which slow the host down.
-    #[getter]
-    fn stacks(&self) -> bool {
-        self.inner.stacks
-    }
-
-    /// Names of operations, each with what it states of its operands, as a JSON object: "Input Dims", "Input type", "Input
-    /// Strides", "Concrete Inputs".
-    #[getter]
-    fn signatures(&self) -> Vec<(&str, &str)> {
-        self.inner.signatures.iter().map(|(name, stated)| (&**name, &**stated)).collect()
-    }
-
-    /// Names of kernels.
-    #[getter]
-    fn names(&self) -> Vec<&str> {
-        self.inner.names.iter().map(AsRef::as_ref).collect()
-    }
-
-    /// Per operation of the host, in the order of threads and starts: the place of its signature, the row of the operation
-    /// that it is part of (-1: none), its thread, its start and its duration in ps.
-    #[getter]
-    fn operations<'py>(&self, py: Python<'py>) -> PyResult<Rows<'py>> {
-        let row = |op: &pytorch::Operation| {
-            let parent = op.parent.map_or(-1, i64::from);
-            [op.signature.into(), parent, op.thread.into(), whole(op.start), whole(op.ps)]
-        };
-        rows(py, self.inner.operations.iter().map(row))
-    }
-
-    /// Per kernel, copy and fill of the device, in the order of starts: the row of the innermost operation that launched it
-    /// (-1: none), the place of its name, its stream, its start and its duration in ps, and the bytes that it states.
-    #[getter]
-    fn kernels<'py>(&self, py: Python<'py>) -> PyResult<Rows<'py>> {
-        let row = |kernel: &pytorch::Launched| {
-            let operation = kernel.operation.map_or(-1, i64::from);
-            let (start, ps, bytes) = (whole(kernel.start), whole(kernel.ps), whole(kernel.bytes));
-            [operation, kernel.name.into(), kernel.stream.into(), start, ps, bytes]
-        };
-        rows(py, self.inner.kernels.iter().map(row))
-    }
-}
-
-fn whole(n: u64) -> i64 {
-    i64::try_from(n).unwrap_or(i64::MAX)
-}
-
-fn rows<const N: usize>(py: Python<'_>, rows: impl Iterator<Item = [i64; N]>) -> PyResult<Rows<'_>> {
-    let all: Vec<i64> = rows.flatten().collect();
-    let shape = [all.len() / N, N];
-    PyArray1::from_vec(py, all).reshape(shape)
-}
-
-/// Reads what one accelerator did from a trace of PyTorch's profiler, plain or gzip.
-///
-/// Raises `FormatError`: AHBM-F183 for no such trace, F184 for kernels of several devices, F132, F139; `BudgetError`
-/// (AHBM-B201 to B208).
-#[pyfunction]
-#[pyo3(signature = (path, *, limits=Vec::new()), text_signature = "(path, *, limits=())")]
-pub(crate) fn read_profile(py: Python<'_>, path: PathBuf, limits: Vec<(String, u64)>) -> PyResult<Profile> {
-    let budget = budget(&limits).map_err(|finding| errors::raise_one(py, finding))?;
-    let inner = interruptible(py, || pytorch::profile(&path, budget).map_err(|finding| vec![finding]))?;
-    Ok(Profile { inner })
 }

@@ -54,6 +54,7 @@ mod origin;
 mod peer;
 mod plan;
 mod plan_builder;
+mod profile;
 mod program;
 mod recipe;
 mod recording;
@@ -88,8 +89,7 @@ mod _core {
     use super::features::{AlgorithmFeatures, CallFeatures, JobFeatures, MachineFeatures};
     #[pymodule_export]
     use super::formats::{
-        Profile, PyDocument, convert_plan, is_pytorch_trace, plan_files, plan_formats, plan_limits, pytorch_traces,
-        read_plan, read_profile,
+        PyDocument, convert_plan, is_pytorch_trace, plan_files, plan_formats, plan_limits, pytorch_traces, read_plan,
     };
     #[pymodule_export]
     use super::gate::{Gate, Gates};
@@ -111,6 +111,8 @@ mod _core {
     use super::peer::Peer;
     #[pymodule_export]
     use super::plan_builder::PlanBuilder;
+    #[pymodule_export]
+    use super::profile::{Profile, kernels_of, read_profile};
     #[pymodule_export]
     use super::program::Program;
     #[pymodule_export]

@@ -34,7 +34,7 @@ type Column<'py, T> = Bound<'py, PyArray1<T>>;
 /// A training job as a graph of what every rank computes, calls, sends and receives. Immutable.
 #[pyclass(frozen, module = "ahbm._core")]
 pub struct Workload {
-    inner: Arc<Linked>,
+    pub(crate) inner: Arc<Linked>,
 }
 
 #[pymethods]

@@ -10,9 +10,10 @@ import io
 import json
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 from math import isfinite
 from pathlib import Path
 from statistics import median
@@ -38,7 +39,8 @@ _TENSOR_CORES = ("tf32", "s1688", "s16816tf32")
 _CROSSING = ("HtoD", "DtoH", "HostToDevice", "DeviceToHost")
 """What names of copies say that go over the link to the host."""
 _LISTS = ("TensorList", "OptionalTensorList")
-_KEYS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
+KEYS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
+"""What an operation states of its operands."""
 
 
 @dataclass(frozen=True)
@@ -81,10 +83,10 @@ def sort(path: str | Path) -> str:
     if is_pytorch_trace(str(path)):
         return "trace"
     try:
-        with io.BytesIO(_head(path)) as file:
-            head = file.readline(MOST_LINE).decode("utf-8", "replace").lstrip("\ufeff").strip()
+        lines = _head(path).decode("utf-8", "replace").lstrip("\ufeff").splitlines()
     except OSError:
         return "other"
+    head = next((line.strip() for line in lines if not line.startswith("#")), "")
     return "kernels" if head.startswith("device,") and head.endswith("latency_us") else "other"
 
 
@@ -124,6 +126,23 @@ def of_trace(path: str | Path, device: str | None = None) -> Operations:
         tuple(walk.notes(Path(path).name)),
         profile,
     )
+
+
+def of_operations(profile: Profile) -> dict[str, tuple[int, float]]:
+    """The kernels of a trace by the operation that launched them, and us that they take together. An operation is the
+    outermost one that is known, else the innermost; kernels of none have their own names."""
+    names = [name.rpartition("::")[2] for name, _ in profile.signatures]
+    is_known = [known(name) for name in names]
+    labels: list[int] = []
+    for number, parent, *_ in profile.operations.tolist():
+        above = labels[parent] if parent >= 0 else -1
+        labels.append(above if above >= 0 and is_known[above] else number)
+    kernels, found = profile.names, dict[str, tuple[int, float]]()
+    for of, name, _, _, ps, _ in profile.kernels.tolist():
+        label = names[labels[of]] if of >= 0 else kernels[name]
+        count, us = found.get(label, (0, 0.0))
+        found[label] = count + 1, us + ps / 1e6
+    return found
 
 
 class _Walk:
@@ -171,10 +190,10 @@ class _Walk:
             if not within[at]:
                 continue
             launched = own[at] if within[at] == len(own[at]) else list(_all(at, own, inner))
-            found = self._whole(at, launched)
+            kernels = self._whole(at, launched)
             whole = [each for each in inner[at] if within[each] == len(launched)]
-            if found is not None and not (whole and self._reaches(whole[0], within, inner, launched)):
-                self._add(at, found, launched)
+            if kernels is not None and not (whole and self._reaches(whole[0], within, inner, launched)):
+                self._add(at, kernels, launched)
                 continue
             if own[at]:
                 self._add(at, self._kernels(at, own[at])[1], own[at])
@@ -247,7 +266,7 @@ def _all(at: int, own: Sequence[Sequence[int]], inner: Sequence[Sequence[int]]) 
 
 def _described(name: str, stated: str, flags: Flags) -> tuple[bool, tuple[Kernel, ...]]:
     space, _, plain = name.rpartition("::")
-    if space != "aten":
+    if space != "aten" or plain.startswith("_cudnn_rnn"):  # a kernel for each step of a sequence, however long
         return False, ()
     facts = json.loads(stated)
     # The types of a list of tensors are not stated, and with them the bytes.
@@ -259,7 +278,7 @@ def _described(name: str, stated: str, flags: Flags) -> tuple[bool, tuple[Kernel
 
 def _sound(facts: Mapping[str, Any]) -> bool:
     """Whether what is stated of operands has the form that the profiler gives it."""
-    if not all(isinstance(facts.get(key, []), list) and len(facts.get(key, [])) <= MOST_LISTED for key in _KEYS):
+    if not all(isinstance(facts.get(key, []), list) and len(facts.get(key, [])) <= MOST_LISTED for key in KEYS):
         return False
     numbers = [*facts.get("Input Dims", []), *facts.get("Input Strides", [])]
     texts = [*facts.get("Input type", []), *facts.get("Concrete Inputs", [])]
@@ -287,7 +306,7 @@ def _fitting(kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
 
 _COLUMNS = ("device", "op", "d0", "d1", "d2", "d3", "latency_us")
 _CONVOLUTION = ("device", "batch", "in_channels", "out_channels", "kernel", "size", "stride", "padding", "latency_us")
-_ROWS = {
+_ROWS: dict[str, tuple[str, Callable[[Tensor, Tensor], tuple[Any, ...]]]] = {
     "ln": ("native_layer_norm", lambda x, row: (x, (row.shape[0],), row, row, 1e-5)),
     "softmax": ("_softmax", lambda x, row: (x, -1, False)),
     **{name: (name, lambda x, row: (x, x)) for name in ("add", "mul", "div", "pow")},
@@ -307,7 +326,8 @@ def of_table(path: str | Path, device: str | None = None) -> list[Operations]:
         raise refused("AHBM-F210", f"more than {MOST_ROWS} rows", origin)
     if any(len(line) > MOST_LINE for line in lines):
         raise refused("AHBM-F210", f"a line of more than {MOST_LINE} characters", origin)
-    reader = csv.DictReader(lines)
+    remarks = sum(1 for _ in takewhile(lambda line: line.startswith("#"), lines))
+    reader = csv.DictReader(lines[remarks:])
     columns = tuple(each.strip() for each in reader.fieldnames or ())
     typed = tuple(each for each in columns if each != "dtype")
     if typed not in (_COLUMNS, _CONVOLUTION):
@@ -322,7 +342,7 @@ def of_table(path: str | Path, device: str | None = None) -> list[Operations]:
     times: defaultdict[str, defaultdict[tuple[str, tuple[Kernel, ...]], list[float]]] = defaultdict(
         lambda: defaultdict(list)
     )
-    for line, row in enumerate(reader, 2):
+    for line, row in enumerate(reader, 2 + remarks):
         of = str(row.get("device") or "").strip()[:60]
         if device is None or device.lower() in of.lower():
             name, launched = kernels(row, origin, line)

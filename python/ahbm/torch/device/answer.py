@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ahbm.base.logs import notice
-from ahbm.base.words import aligned, lasts, span
+from ahbm.base.words import aligned, lasts, number, span
 from ahbm.errors import AhbmError, ConfigError
 from ahbm.torch import compute, places, report
 from ahbm.torch.alone import Alone
@@ -31,6 +31,7 @@ from ahbm.torch.device import advice, clock, ending, fits, module, watch
 from ahbm.torch.device.bandwidth import more_bandwidth
 from ahbm.torch.device.kept import Kept, common, cut
 from ahbm.torch.device.lanes import Lanes
+from ahbm.torch.device.likely import likely
 from ahbm.torch.device.meter import FACTORS, meter
 from ahbm.torch.device.work import Work
 from ahbm.torch.journal import Node, write
@@ -416,6 +417,26 @@ class Answer:
         return peak / self.job.latency_ns if self.job.latency_ns else 0.0
 
     @property
+    def range_ns(self) -> tuple[float, float]:
+        """Between what a step is likely to be."""
+        per, count = max(self.steps, 1), max(len(self.job.ranks), 1)
+        hosted = sum(rank.host_ns for rank in self.job.ranks) / count / per
+        return likely(self.job.emulator.machine, self.job.latency_ns / per, hosted)
+
+    @property
+    def rates(self) -> str:
+        """What a rank does in a second, and of its peak; empty on a machine that has no model of kernels."""
+        job, count = self.job, max(len(self.work), 1)
+        if job.emulator.machine.compute is None or not job.latency_ns:
+            return ""
+        made = {name: sum(getattr(work, name) for work in self.work) / count for name in ("tokens", "samples")}
+        name = "tokens" if made["tokens"] else "samples"
+        parts = [f"{number(1e9 * made[name] / job.latency_ns)} {name}/s a rank"] if made[name] else []
+        if self.utilization:
+            parts.append(f"MFU {100 * self.utilization:.1f} %")
+        return ", ".join(parts)
+
+    @property
     def notes(self) -> list[str]:
         """What is said beside the figures."""
         factors = ", ".join(f"{name} takes {factor:g} times as long" for name, factor in meter.factors)
@@ -442,10 +463,13 @@ class Answer:
         if self.numbers == [0]:
             return "the first one, with all before it"
         many = f"{self.steps} iteration{'s' * (self.steps != 1)}"
+        near = ""
+        if self.range_ns[0] < self.range_ns[1]:
+            near = "likely {} to {}; ".format(*map(lasts, self.range_ns))
         least, most = lasts(min(self.each_ns)), lasts(max(self.each_ns))
         if least == most:
-            return f"{many} alike" if self.steps > 1 else many
-        return f"least {least}, most {most}; {many}"
+            return near + (f"{many} alike" if self.steps > 1 else many)
+        return f"{near}least {least}, most {most}; {many}"
 
     def lines(self) -> list[tuple[str, str, int, float, float, str]]:
         """Per line of the script and collective: line, collective, calls, their time and the exposed part of it, as
@@ -476,6 +500,7 @@ class Answer:
         return {
             "steps": self.steps,
             "step_ns": job.latency_ns / per,
+            "step_range_ns": list(self.range_ns),
             "iterations": [{"number": at, "ns": ns} for at, ns in zip(self.numbers, self.each_ns, strict=True)],
             "beside_ns": self.beside.ps / 1000,
             "beside_calls": self.beside.calls,
@@ -486,6 +511,8 @@ class Answer:
             "kernels": max((work.kernels for work in self.work), default=0) / per,
             "flops": sum(work.flops for work in self.work) / max(len(self.work), 1) / per,
             "utilization": self.utilization,
+            "tokens": sum(work.tokens for work in self.work) / max(len(self.work), 1) / per,
+            "samples": sum(work.samples for work in self.work) / max(len(self.work), 1) / per,
             "exposed_ns": [rank.exposed_ns / per for rank in job.ranks],
             "host_ns": [rank.host_ns / per for rank in job.ranks],
             "memory_peak_bytes": [one["peak"] for one in self.memory],
@@ -520,6 +547,8 @@ class Answer:
             + (f"waiting for the host {lasts(hosted)} ({share(hosted)}), " if hosted else "")
             + f"exposed communication and waiting {lasts(exposed)} ({share(exposed)})"
         ]
+        if rates := self.rates:
+            lines.append(rates)
         if self.ending:
             lines.append(self.ending)
         if beside := f"{self.beside}":

@@ -213,7 +213,7 @@ class Lanes(Journal):
         if number >= MOST:
             self.full = True
             return
-        self._next = min(number + max(number // 4, 16), MOST)
+        self._next = min(number + max(number // (8 if self._wanted else 4), 16), MOST)
         if self.marks or self.count.made:
             self._next = MOST
             return

@@ -19,13 +19,13 @@ from torch.utils import flop_counter
 
 from ahbm.errors import ConfigError
 from ahbm.job.reading import parse_factor
-from ahbm.kernels import Kernel
 from ahbm.torch.device import described, host, memory, scratch
 from ahbm.torch.device.fusing import Fusing, Work
 from ahbm.torch.device.machine import machine
 
 if TYPE_CHECKING:
     from ahbm._core import Machine
+    from ahbm.kernels import Kernel
     from ahbm.torch.device.lanes import Lanes
 
 FACTORS = "AHBM_KERNELS"

@@ -9,9 +9,10 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.multiprocessing import reductions
 
-from ahbm.torch.device import marks, native
+from ahbm.torch.device import kernels, marks, native
 from ahbm.torch.replacing import replace
 
 _HOST = torch.device("cpu")
@@ -24,6 +25,7 @@ def install() -> None:
     _exchange()
     _queues()
     _linear_algebra()
+    _truncated()
     _scripts()
     _exports()
     native.when_imported(("safetensors._safetensors_rust",), _safetensors)
@@ -37,6 +39,23 @@ def _recurrent() -> None:
         """Nothing to do."""
 
     torch.nn.RNNBase.flatten_parameters = flatten_parameters
+    core: Any = torch._C._nn
+    own = core.pad_sequence
+
+    @functools.wraps(own)
+    def pad_sequence(sequences: Any, *args: Any, **kw: Any) -> torch.Tensor:
+        """What C++ makes of nothing is where the sequences are."""
+        parts = list(sequences)
+        before = kernels.placing.to
+        if parts and isinstance(parts[0], torch.Tensor) and (index := marks.where(parts[0])) is not None:
+            kernels.placing.to = index
+        try:
+            out: torch.Tensor = own(parts, *args, **kw)
+            return out
+        finally:
+            kernels.placing.to = before
+
+    core.pad_sequence = pad_sequence
 
 
 _ATTENTION = ("flash", "mem_efficient", "math", "cudnn", "overrideable")
@@ -202,6 +221,24 @@ def _without_driver(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(A, *args, driver=driver, **kw) if driver is not None else function(A, *args, **kw)
 
     return functools.wraps(function)(decomposition)
+
+
+def _truncated() -> None:
+    """Numbers that are drawn again until all are within bounds: those that are not there are none that are not."""
+    init: Any = torch.nn.init
+    own = getattr(init, "_no_grad_trunc_normal_", None)
+    if own is None:
+        return
+
+    @functools.wraps(own)
+    def trunc_normal_(tensor: torch.Tensor, mean: float, std: float, *args: Any, **kw: Any) -> torch.Tensor:
+        if not isinstance(tensor, FakeTensor):
+            out: torch.Tensor = own(tensor, mean, std, *args, **kw)
+            return out
+        with torch.no_grad():
+            return tensor.normal_(mean, std)
+
+    init._no_grad_trunc_normal_ = trunc_normal_
 
 
 _WHERE = "ahbm_device"

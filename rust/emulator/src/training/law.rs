@@ -10,7 +10,7 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
-use super::kernel::{bare, share};
+use super::bare::{bare, share};
 use ahbm_machine::{Compute, Roofline};
 use ahbm_workload::{Arithmetic, Kernel, Kind};
 

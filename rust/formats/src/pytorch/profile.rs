@@ -12,6 +12,9 @@ use serde_json::{Map, Value as Json};
 /// What an operation states of its operands.
 const STATED: [&str; 4] = ["Input Dims", "Input type", "Input Strides", "Concrete Inputs"];
 
+/// Operations within each other, far more than any script has.
+const DEEPEST: usize = 512;
+
 /// An operation of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operation {
@@ -120,7 +123,7 @@ pub(super) fn read(file: &str, stream: Stream<'_>) -> Result<Profile, Diagnostic
         let what = format!("the trace has kernels of {} devices", reader.devices.len());
         return Err(Diagnostic::new("AHBM-F184", what).site("trace", file).hint("record one device"));
     }
-    Ok(reader.finish())
+    reader.finish().ok_or_else(|| malformed(file, 0, &format!("operations are nested more than {DEEPEST} deep")))
 }
 
 impl Reader {
@@ -160,8 +163,9 @@ impl Reader {
         self.threads.insert_full(event.thread().into()).0 as u32
     }
 
-    /// Puts operations into those that they are part of, and kernels to what launched them.
-    fn finish(mut self) -> Profile {
+    /// Puts operations into those that they are part of, and kernels to what launched them; none where they are nested too
+    /// deeply.
+    fn finish(mut self) -> Option<Profile> {
         let mut profile = std::mem::take(&mut self.profile);
         self.operations.sort_by_key(|op| (op.thread, op.start, std::cmp::Reverse(op.ps)));
         self.kernels.sort_by_key(|kernel| (kernel.start, kernel.stream, kernel.correlation));
@@ -180,6 +184,9 @@ impl Reader {
             }
             let parent = open.last().copied();
             open.push(at);
+            if open.len() > DEEPEST {
+                return None;
+            }
             if let Some(id) = op.id {
                 by_id.insert(id, at);
             }
@@ -202,7 +209,7 @@ impl Reader {
             profile.units = entry["numSms"].as_u64();
             profile.memory = entry["totalGlobalMem"].as_u64();
         }
-        profile
+        Some(profile)
     }
 
     /// The innermost operation of a thread that was under way.

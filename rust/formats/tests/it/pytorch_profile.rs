@@ -88,5 +88,9 @@ fn what_is_no_profile_of_one_device_is_refused() {
     let endless = kernel("a", 1.0, r#""x": 1"#).replace("2.5", "1e300");
     assert_eq!(code(&Trace::new("endless", &[&endless], ""), Budget::default()), "AHBM-F183");
     assert_eq!(code(&Trace::new("words", &["7 8"], ""), Budget::default()), "AHBM-F183");
+    let deep: Vec<String> =
+        (0..600).map(|at| op("aten::mm", 5, f64::from(at), 2000.0 - 2.0 * f64::from(at), at)).collect();
+    let deep: Vec<&str> = deep.iter().map(String::as_str).collect();
+    assert_eq!(code(&Trace::new("deep", &deep, ""), Budget::default()), "AHBM-F183");
     assert_eq!(code(&two, Budget::default().with(Limit::Steps, 1)), "AHBM-B204");
 }

@@ -96,11 +96,11 @@ compute! {
     /// The memory and the L2, for kernels that move bytes.
     memory: MemoryKeys => MemoryLaw {
         /// Share of the bandwidth of the data sheet that streams reach.
-        share = 0.898,
+        share = 0.897,
         /// How much faster bytes go that the L2 holds.
         l2_gain = 1.13,
         /// Share of the L2 from which on half of the bytes go to the memory.
-        l2_fill = 0.881,
+        l2_fill = 0.963,
     }
     /// Functions of each element: cycles of a unit for an element, where those last longer than its bytes.
     element: ElementKeys => ElementLaw {
@@ -111,9 +111,9 @@ compute! {
         /// Of operands of several types, element by element.
         cast_cycles = 0.712,
         /// What such a kernel takes besides to start, in ns.
-        cast_ns = 968.0,
+        cast_ns = 969.0,
         /// Of operands that are not dense in one order.
-        strided_cycles = 0.726,
+        strided_cycles = 0.728,
         /// Of operands whose quickest dimensions differ, as in a transposing copy (`dims[1]` of the kernel is 1).
         crossed_cycles = 1.52,
         /// With an operand that is repeated, where as much is read as written.
@@ -121,12 +121,12 @@ compute! {
         /// Of random numbers, as of dropout.
         random_cycles = 0.546,
         /// What a kernel that only writes takes to start and end, in ns.
-        fill_ns = 835.0,
+        fill_ns = 834.0,
     }
     /// One launch over chunks of many tensors, as of optimizers.
     foreach: ForeachKeys => ForeachLaw {
         /// Share of the bandwidth of the data sheet.
-        share = 0.787,
+        share = 0.786,
         /// Cycles of a unit for each read or write of an element.
         cycles = 0.0927,
         /// Cycles besides that a block takes for each of the up to 65,536 elements of its chunk.
@@ -135,28 +135,28 @@ compute! {
     /// Sums, means, maxima.
     reduce: ReduceKeys => ReduceLaw {
         /// To start and end, in ns.
-        start_ns = 3170.0,
+        start_ns = 3190.0,
         /// Down columns: share of the bandwidth of the data sheet.
-        share = 0.781,
+        share = 0.777,
         /// Cycles of a unit for an element.
         cycles = 0.147,
         /// Cycles of a unit for a result.
-        result_cycles = 0.502,
+        result_cycles = 0.466,
         /// What a thread takes to load and add four elements, one after the other, in ns.
-        step_ns = 86.8,
+        step_ns = 82.5,
         /// What blocks that share a sum take besides, in ns.
-        shared_ns = 5550.0,
+        shared_ns = 5530.0,
         /// What a thread takes to add the sum of a block to the last, in ns.
-        part_ns = 169.0,
+        part_ns = 168.0,
     }
     /// Layer norm, RMS norm and the like: a block for each row.
     norm: NormKeys => NormLaw {
         /// Cycles of a unit for a row.
-        row_cycles = 123.0,
+        row_cycles = 124.0,
         /// Cycles of a unit for an element.
         cycles = 0.902,
         /// Cycles of a unit for an element of the gradient of the input.
-        backward_cycles = 0.124,
+        backward_cycles = 0.119,
         /// Gradient of the weights: what the block of 32 columns takes for a row, in ns.
         weights_ns = 4.45,
     }
@@ -186,16 +186,16 @@ compute! {
         /// Share of the bandwidth of the data sheet for rows of more than 1,024, which are read more than once.
         long_share = 0.672,
         /// Cycles of a unit for a row.
-        row_cycles = 15.0,
+        row_cycles = 15.2,
         /// Cycles of a unit for an element.
         cycles = 0.325,
         /// Cycles of a unit for an element of the gradient.
-        backward_cycles = 0.25,
+        backward_cycles = 0.247,
     }
     /// Rows by their numbers: gathers, scatters, tables of embeddings, sorts.
     table: TableKeys => TableLaw {
         /// Cycles of a unit for a row that is added.
-        row_cycles = 26.0,
+        row_cycles = 25.9,
         /// Cycles of a unit for an element that is added where others may add.
         scatter_cycles = 1.82,
         /// Gradient of a table, up to 3,072 indices: what a block takes for an index, in ns.
@@ -203,11 +203,11 @@ compute! {
         /// Gradient of a table, more indices: cycles of a unit for an element of their rows.
         cycles = 2.9,
         /// A pass of a sort of all elements: to start and end, in ns.
-        sort_ns = 7630.0,
+        sort_ns = 7650.0,
         /// Sorts of many rows: cycles of a unit for 32 elements.
         sort_row_cycles = 416.0,
         /// Running sums: to start and end, in ns.
-        scan_ns = 302.0,
+        scan_ns = 256.0,
     }
     /// Pooling.
     pool: PoolKeys => PoolLaw {
@@ -226,86 +226,96 @@ compute! {
     /// Products of matrices on the tensor units: blocks make tiles of the result.
     product: ProductKeys => ProductLaw {
         /// To start and end, in ns.
-        start_ns = 2550.0,
+        start_ns = 2530.0,
         /// Share of the peak that a tile of 128 x 128 reaches.
         share = 0.766,
         /// The same in TF32.
-        tf32_share = 0.623,
-        /// What a unit takes for each GHz of its clock while it multiplies, in watts; that of a T4, an L4 and an A100 whose power is short.
+        tf32_share = 0.684,
+        /// Share of the rate that is left in TF32 where the first operand is transposed.
+        tf32_turned_share = 0.705,
+        /// What a unit takes for each GHz of its clock while it multiplies, in watts; that of a T4, an L4 and an A100
+        /// whose power is short.
         watts_per_ghz = 2.1,
-        /// Which part of the time of a tile follows its circumference, which is what its operands take, rather than its area.
-        narrow = 0.261,
+        /// Which part of the time of a tile follows its circumference, which is what its operands take, rather than its
+        /// area.
+        narrow = 0.26,
         /// What a tile takes besides its inner loop, in ns.
-        tile_ns = 1040.0,
+        tile_ns = 1030.0,
         /// Which part of a last wave of tiles that does not fill the units is lost.
-        wave = 0.00285,
+        wave = 0.00229,
         /// What dividing the inner dimension takes besides, in ns.
-        split_ns = 3710.0,
+        split_ns = 3850.0,
         /// Share of the bandwidth of the data sheet.
-        memory_share = 0.768,
+        memory_share = 0.765,
         /// Share of the rate that is left where rows are multiples of 4 bytes alone; twice that of 8, half of 2.
         unaligned = 0.3,
     }
     /// Products in f32 without TF32, on the vector units.
     vector: VectorKeys => VectorLaw {
-        /// Share of the peak that a tile of 128 x 128 reaches; that of a V100 and an A100, whose clocks are low enough to last.
+        /// Share of the peak that a tile of 128 x 128 reaches; that of a V100 and an A100, whose clocks are low enough
+        /// to last.
         share = 0.95,
         /// The clock that lasts under such work, for want of power; a unit whose clock is higher falls to it.
         sustained_mhz = 1450.0,
         /// Which part of the time of a tile follows its circumference rather than its area.
-        narrow = 0.254,
+        narrow = 0.268,
         /// What a tile takes besides its inner loop, in ns.
-        tile_ns = 6.26,
+        tile_ns = 4.26,
         /// Which part of a last wave of tiles that does not fill the units is lost.
-        wave = 0.0481,
+        wave = 0.0128,
         /// What dividing the inner dimension takes besides, in ns.
         split_ns = 3000.0,
     }
     /// Convolutions as products; those of one tap with channels last are plain products.
     convolution: ConvolutionKeys => ConvolutionLaw {
         /// To start and end, in ns.
-        start_ns = 5860.0,
+        start_ns = 5800.0,
         /// Forward: share of the rate of a plain product.
-        share = 0.872,
+        share = 0.826,
         /// Gradient of the input: share of the rate of a plain product.
-        input_share = 0.697,
+        input_share = 0.647,
         /// Gradient of the input with a stride: share of that.
-        strided_share = 0.81,
+        strided_share = 0.872,
         /// Gradient of the weight: share of the rate of a plain product.
-        weight_share = 0.989,
+        weight_share = 1.01,
         /// The same in TF32.
-        tf32_weight_share = 0.473,
+        tf32_weight_share = 0.43,
         /// Forward in f32 without TF32: share of the peak.
-        vector_share = 0.466,
+        vector_share = 0.463,
         /// Gradient of the input in f32 without TF32: share of the peak.
-        vector_input_share = 0.443,
+        vector_input_share = 0.442,
         /// Gradient of the weight in f32 without TF32: share of the peak.
         vector_weight_share = 0.241,
         /// How much quicker that is for 3 x 3 taps, by the algorithm of Winograd.
-        winograd = 6.27,
-        /// With fewer than 8 channels: cycles of a unit for an element of the larger side; 160 products take as much again.
+        winograd = 4.54,
+        /// With fewer than 8 channels: cycles of a unit for an element of the larger side; 160 products take as much
+        /// again.
         few_cycles = 1.55,
         /// What the gradient of their weight takes, as a share of that.
         few_weight_share = 0.6,
         /// One channel for each group: cycles of a unit for a product.
         depthwise_cycles = 0.0521,
         /// The same of gradients.
-        depthwise_backward_cycles = 0.0842,
+        depthwise_backward_cycles = 0.0841,
     }
     /// Fused attention: blocks of 128 queries.
     attention: AttentionKeys => AttentionLaw {
         /// To start and end, in ns.
-        start_ns = 6620.0,
+        start_ns = 6630.0,
         /// Share of the peak of its products.
-        share = 0.615,
+        share = 0.616,
         /// Cycles of a unit for the exponential of a score.
-        score_cycles = 0.0906,
+        score_cycles = 0.091,
         /// What a block takes besides, in ns.
-        tile_ns = 1750.0,
+        tile_ns = 1740.0,
         /// Gradient: share of the peak of its products.
-        backward_share = 0.844,
+        backward_share = 0.845,
         /// Gradient: cycles of a unit for a score.
         backward_score_cycles = 0.459,
+        /// FlashAttention 2: share of the rate of cuDNN (J. Shah et al., arXiv 2407.08608, figures 5 and 6).
+        flash_share = 0.65,
+        /// The memory-efficient kernel: share of the rate of cuDNN.
+        efficient_share = 0.4,
         /// Cycles of a unit for the random number of a score, with dropout (`dims[8]` of the kernel is 1).
         random_cycles = 0.206,
     }

@@ -1,7 +1,7 @@
 //! Kernels of which a block works on a row, a column or a channel.
 
 use super::{Device, longer, size};
-use ahbm_workload::Kernel;
+use ahbm_workload::{Arithmetic, Kernel};
 
 impl Device<'_> {
     /// Work of blocks that all units hold: what a block takes beside its elements, and its elements.
@@ -94,7 +94,13 @@ impl Device<'_> {
         }
         let deep = (samples * pixels / 128.0).clamp(1.0, 128.0);
         let blocks = (channels / 32.0).ceil() * deep;
-        let cycles = if sums { statistics } else { each };
-        of.start_ns + self.blocks(bytes, share, blocks, elements, (0.0, cycles), 2.0)
+        // cuDNN does all in one kernel, which reads its input again; torch's own, of types of two bytes, are two.
+        let whole = !sums && kernel.arithmetic == Arithmetic::F32;
+        let (moved, cycles) = match (sums, whole) {
+            (true, _) => (bytes, statistics),
+            (_, true) => (1.5 * bytes, each + statistics),
+            _ => (bytes, each),
+        };
+        of.start_ns + self.blocks(moved, share, blocks, elements, (0.0, cycles), 2.0)
     }
 }

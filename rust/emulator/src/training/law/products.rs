@@ -53,7 +53,10 @@ impl Device<'_> {
         let a = if d[4] == 0.0 { shape.k } else { shape.m };
         let b = if d[5] == 0.0 { shape.n } else { shape.k };
         let aligned = self.aligned(kernel.arithmetic, &[a, b, shape.n]);
-        let rate = self.peak(kernel.arithmetic) * aligned;
+        // Tensor units take operands of four bytes along the inner dimension alone.
+        let turned = kernel.arithmetic == Arithmetic::Tf32 && d[4] != 0.0;
+        let turned = if turned { of.product.tf32_turned_share } else { 1.0 };
+        let rate = self.peak(kernel.arithmetic) * aligned * turned;
         of.product.start_ns + longer(self.tiled(&shape, &engine, rate, size(kernel.arithmetic), true), moving)
     }
 
@@ -89,13 +92,11 @@ impl Device<'_> {
         let vector = matches!(kernel.arithmetic, Arithmetic::F32 | Arithmetic::F64);
         let plain = taps == 1.0 && d[9] <= 1.0 && (d[8] == 1.0 || vector);
         let (peak, share) = if vector {
-            let winograd = if taps == 9.0 && d[9] <= 1.0 { of.convolution.winograd } else { 1.0 };
-            let share = [
-                of.convolution.vector_share,
-                of.convolution.vector_input_share,
-                of.convolution.vector_weight_share * winograd,
-            ];
-            (self.peak(kernel.arithmetic) * self.lasting(f64::INFINITY), share[pass as usize % 3])
+            let winograd = if pass == 2.0 && taps == 9.0 && d[9] <= 1.0 { of.convolution.winograd } else { 1.0 };
+            let share =
+                [of.convolution.vector_share, of.convolution.vector_input_share, of.convolution.vector_weight_share];
+            let peak = self.peak(kernel.arithmetic) * self.lasting(f64::INFINITY);
+            (peak * winograd, share[pass as usize % 3])
         } else if plain {
             (self.peak(kernel.arithmetic), engine.share)
         } else {

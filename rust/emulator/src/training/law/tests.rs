@@ -167,3 +167,11 @@ fn units_that_lack_power_multiply_at_a_lower_clock() {
     let share = watts(150.0) / watts(300.0);
     assert!((1.9..2.1).contains(&share), "{share}");
 }
+
+#[test]
+fn one_query_reads_its_keys_on_all_units() {
+    let decoding =
+        |keys: u32| of(&kernel(Kind::Attention, Arithmetic::Half, &[1, 32, 1, keys, 128, 0, 2, 32], 1 << 30, 1 << 20));
+    assert!(decoding(2048) < 1.1 * decoding(512));
+    assert!(decoding(32_768) > 2.0 * decoding(2048));
+}
