@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ahbm.errors import ConfigError
 
@@ -25,6 +25,14 @@ class Chip(NamedTuple):
     l2_mib: float
     """Of the cache that all units share, in units of 2^20 bytes."""
     source: str
+    watts: int | None = None
+    """Of its sheet; None where the law's power of a unit is not known to hold."""
+    off: tuple[float, float] | None = None
+    """Percent by which steps that were measured on it are off, of the device and of the host; None where none was."""
+
+
+MEASURED = (12.0, 30.0)
+"""Of H200 and H100: what four of five of the measured steps of docs/device.md are within."""
 
 
 @dataclass(frozen=True)
@@ -67,12 +75,19 @@ class Accelerator:
             **{key: float(f"{peak / self.tflops:.7g}") for key, peak in shares.items() if peak is not None},
         }
 
-    def compute(self) -> dict[str, str | float] | None:
+    def compute(self) -> dict[str, Any] | None:
         """The section `compute` of a machine of it, by what is published alone; None where that says nothing."""
         chip = CHIPS.get(self.name)
         if chip is None:
             return None
-        return {"source": chip.source, "units": chip.units, "clock_mhz": chip.clock_mhz, "l2_mib": chip.l2_mib}
+        section: dict[str, Any] = {"source": chip.source, "units": chip.units, "clock_mhz": chip.clock_mhz}
+        section["l2_mib"] = chip.l2_mib
+        if chip.watts is not None:
+            section["watts"] = chip.watts
+        if chip.off is not None:
+            device, host = chip.off
+            section["fit"] = {"bands": {"device_percent": device, "host_percent": host}}
+        return section
 
 
 PCIE_3, PCIE_4, PCIE_5 = 16.0, 32.0, 64.0
@@ -257,28 +272,28 @@ _CDNA_2 = "AMD CDNA 2 architecture white paper"
 _CDNA_3 = "AMD CDNA 3 architecture white paper; its last cache"
 _CDNA_4 = "AMD CDNA 4 architecture white paper; its last cache"
 CHIPS: Mapping[str, Chip] = {
-    "GB300": Chip(160, 2034, 126, _ULTRA),
-    "GB200": Chip(152, 2056, 126, _BLACKWELL),
-    "B300 SXM": Chip(148, 1980, 126, _ULTRA),
-    "B200 SXM": Chip(148, 1980, 126, _BLACKWELL),
+    "GB300": Chip(160, 2034, 126, _ULTRA, 1400),
+    "GB200": Chip(152, 2056, 126, _BLACKWELL, 1200),
+    "B300 SXM": Chip(148, 1980, 126, _ULTRA, 1100),
+    "B200 SXM": Chip(148, 1980, 126, _BLACKWELL, 1000),
     "GH200": Chip(132, 1980, 60, _HOPPER),
-    "H200 SXM": Chip(132, 1980, 60, _HOPPER),
-    "H100 SXM": Chip(132, 1980, 50, _HOPPER),
-    "H100 PCIe": Chip(114, 1755, 50, _HOPPER),
-    "H100 NVL": Chip(132, 1785, 60, _HOPPER),
-    "H800 SXM": Chip(132, 1980, 50, _HOPPER),
-    "A100 80 GB PCIe": Chip(108, 1410, 40, _AMPERE),
-    "A100 40 GB": Chip(108, 1410, 40, _AMPERE),
-    "A100 80 GB SXM": Chip(108, 1410, 40, _AMPERE),
-    "A800 80 GB SXM": Chip(108, 1410, 40, _AMPERE),
-    "A10": Chip(72, 1695, 6, "NVIDIA Ampere GA102 GPU Architecture"),
-    "L4": Chip(58, 2040, 48, _ADA),
-    "L40S": Chip(142, 2520, 96, _ADA),
-    "T4": Chip(40, 1590, 4, "NVIDIA Turing GPU Architecture"),
-    "V100 PCIe": Chip(80, 1380, 6, _VOLTA),
-    "V100 SXM2": Chip(80, 1530, 6, _VOLTA),
-    "P100 PCIe": Chip(56, 1328, 4, "NVIDIA Tesla P100 (Pascal) white paper"),
-    "P4": Chip(20, 1114, 2, "NVIDIA Tesla P4 product brief"),
+    "H200 SXM": Chip(132, 1980, 60, _HOPPER, 700, MEASURED),
+    "H100 SXM": Chip(132, 1980, 50, _HOPPER, 700, MEASURED),
+    "H100 PCIe": Chip(114, 1755, 50, _HOPPER, 350),
+    "H100 NVL": Chip(132, 1785, 60, _HOPPER, 400),
+    "H800 SXM": Chip(132, 1980, 50, _HOPPER, 700),
+    "A100 80 GB PCIe": Chip(108, 1410, 40, _AMPERE, 300),
+    "A100 40 GB": Chip(108, 1410, 40, _AMPERE, 400),
+    "A100 80 GB SXM": Chip(108, 1410, 40, _AMPERE, 400),
+    "A800 80 GB SXM": Chip(108, 1410, 40, _AMPERE, 400),
+    "A10": Chip(72, 1695, 6, "NVIDIA Ampere GA102 GPU Architecture", 150),
+    "L4": Chip(58, 2040, 48, _ADA, 72),
+    "L40S": Chip(142, 2520, 96, _ADA, 350),
+    "T4": Chip(40, 1590, 4, "NVIDIA Turing GPU Architecture", 70),
+    "V100 PCIe": Chip(80, 1380, 6, _VOLTA, 250),
+    "V100 SXM2": Chip(80, 1530, 6, _VOLTA, 300),
+    "P100 PCIe": Chip(56, 1328, 4, "NVIDIA Tesla P100 (Pascal) white paper", 250),
+    "P4": Chip(20, 1114, 2, "NVIDIA Tesla P4 product brief", 75),
     "MI355X": Chip(256, 2400, 256, _CDNA_4),
     "MI350X": Chip(256, 2200, 256, _CDNA_4),
     "MI325X": Chip(304, 2100, 256, _CDNA_3),
