@@ -19,7 +19,6 @@ from torch.utils import flop_counter
 
 from ahbm.errors import ConfigError
 from ahbm.job.reading import parse_factor
-from ahbm.kernels import Kernel
 from ahbm.torch.device import described, host, memory, scratch
 from ahbm.torch.device.fusing import Fusing, Work
 from ahbm.torch.device.machine import machine
