@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,11 @@ def test_a_table_of_kernels_is_fitted_by_device(tmp_path: Path) -> None:
     assert found.errors[0].median < 3 and "A100" in found.tree["pe"]["roofline"]["accelerator"]
     with pytest.raises(FormatError, match="AHBM-F213"):
         operations.read(table, "H100")
+
+
+def test_a_pipe_is_left_to_who_reads_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.csv")
+    assert operations.sort(tmp_path / "pipe.csv") == "other"
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,8 @@ def sort(path: str | Path) -> str:
     """What a file is by its beginning: "trace", "kernels" (a table of them) or "other"."""
     if is_pytorch_trace(str(path)):
         return "trace"
+    if not Path(path).is_file():  # a pipe is read once
+        return "other"
     try:
         lines = _head(path).decode("utf-8", "replace").lstrip("\ufeff").splitlines()
     except OSError:
