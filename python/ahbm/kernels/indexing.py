@@ -173,6 +173,18 @@ def _summed(call: Call, table: Tensor, values: Tensor, most: int) -> list[Kernel
     return [*before, kernel("scatter", rows, columns, nbytes=nbytes)]
 
 
+@rule("add", "sub")
+def _added(call: Call) -> list[Kernel]:
+    """Rows that a sparse operand stores are added in their places."""
+    rows = next((x for x in call.given if x.sparse), None)
+    if rows is None or all(x.sparse for x in call.given):
+        return [of(call)]
+    added = kernel("scatter", *(*rows.shape, 1)[:2], nbytes=3 * rows.nbytes)
+    if call.name.endswith("_"):
+        return [added]
+    return [kernel("pointwise", call.need(0).numel, nbytes=2 * call.need(0).nbytes), added]
+
+
 @rule("embedding_dense_backward", "_embedding_bag_dense_backward", "_embedding_bag_backward", "embedding_backward")
 def _embedding_backward(call: Call) -> list[Kernel]:
     grad, index = call.need(0), call.need(1)
@@ -184,6 +196,8 @@ def _embedding_backward(call: Call) -> list[Kernel]:
     clears = kernel("fill", rows * columns, nbytes=made)
     read = sum(x.nbytes for x in (grad, index))
     count = index.numel
+    if call.name == "_embedding_bag_backward" and call.arg(9, False):
+        return [kernel("gather", count, columns, nbytes=2 * count * columns * grad.itemsize + 8 * count)]
     if not count:
         return [clears]
     if not bag and count <= _FEW and call.number(3, -1) < 0:

@@ -35,6 +35,8 @@ class Tensor(NamedTuple):
     """Whether it is the same tensor as an earlier argument."""
     true: int | None = None
     """Of a mask: how many of its elements are true; None: not known."""
+    sparse: bool = False
+    """Whether it is sparse: its shape is that of the rows that it stores."""
 
     @property
     def numel(self) -> int:

@@ -24,6 +24,8 @@ _found: dict[Any, tuple[Kernel, ...]] = {}
 
 def kernels(known: Any, args: Any, kwargs: Any, out: Any, given: Sequence[torch.Tensor]) -> tuple[Kernel, ...]:
     """The kernels of an operation that was given tensors and has made `out`. `known`: its `Kind`."""
+    if type(out) is FakeTensor and out.layout in marks.SPARSE:
+        _store(known, given, out)
     key = (
         known,
         _signature(args),
@@ -44,6 +46,17 @@ def kernels(known: Any, args: Any, kwargs: Any, out: Any, given: Sequence[torch.
             _found.clear()
         _found[key] = found
     return found
+
+
+def _store(known: Any, given: Sequence[torch.Tensor], out: Any) -> None:
+    """Keeps how much a sparse result without data stores: a row for each index, or what its operands store."""
+    if known.name == "_embedding_bag_backward":
+        grad, index = given[0], given[1]
+        out._ahbm_stored = index.numel() * (grad.shape[-1] * grad.element_size() + index.element_size())
+    else:
+        stored = [getattr(x, "_ahbm_stored", 0) for x in given]
+        if any(stored):
+            out._ahbm_stored = max(stored)
 
 
 def _signature(values: Any) -> tuple[Any, ...]:
@@ -151,8 +164,9 @@ def bare(x: torch.Tensor) -> Tensor:
 def _tensor(x: torch.Tensor, *, again: bool = False, counts: bool = False) -> Tensor:
     dtype = str(x.dtype)[6:]
     if x.layout is not torch.strided or x.is_nested:
-        size = x.element_size()
-        return Tensor((-(-whole(x) // size),), dtype, None, again)
+        count = -(-whole(x) // x.element_size())
+        columns = x.shape[-1] if x.layout is torch.sparse_coo and x.dim() > 1 and count % x.shape[-1] == 0 else 1
+        return Tensor((count // max(columns, 1), columns), dtype, None, again, sparse=x.layout in marks.SPARSE)
     true = None
     if counts and x.dtype in (torch.bool, torch.uint8) and not (isinstance(x, FakeTensor) or x.is_meta):
         true = int(torch.count_nonzero(x))
@@ -171,5 +185,5 @@ def whole(x: torch.Tensor) -> int:
     members = marks.members_of(x)
     if members:
         return sum(map(whole, members))
-    stated: int = x.numel() * x.element_size()
+    stated: int = getattr(x, "_ahbm_stored", 0) or x.numel() * x.element_size()
     return stated
