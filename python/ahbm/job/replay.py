@@ -50,7 +50,7 @@ class RankTime:
     @property
     def exposed_ns(self) -> float:
         """Time in which it did not compute: for communication, and for ranks that came later."""
-        return round(self.total_ns - self.compute_ns - self.host_ns, 3) + 0.0
+        return round(1000 * (self.total_ns - self.compute_ns - self.host_ns)) / 1000
 
 
 @dataclass(frozen=True)

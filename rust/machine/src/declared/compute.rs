@@ -312,9 +312,9 @@ compute! {
         backward_share = 0.845,
         /// Gradient: cycles of a unit for a score.
         backward_score_cycles = 0.459,
-        /// FlashAttention 2: share of the rate of cuDNN (J. Shah et al., arXiv 2407.08608, figures 5 and 6).
+        /// FlashAttention 2: share of the rate of cuDNN (its successor is 1.5 to 2 times as fast: J. Shah et al., arXiv 2407.08608, abstract).
         flash_share = 0.65,
-        /// The memory-efficient kernel: share of the rate of cuDNN.
+        /// The memory-efficient kernel: share of the rate of cuDNN; an estimate that nothing was measured for.
         efficient_share = 0.4,
         /// Cycles of a unit for the random number of a score, with dropout (`dims[8]` of the kernel is 1).
         random_cycles = 0.206,
