@@ -18,6 +18,7 @@ from jobs import python
 
 import ahbm
 from ahbm.job.replay import JobReport
+from ahbm.torch.device import advice
 from ahbm.torch.device.host import QUEUE, Host
 from ahbm.torch.device.lanes import Lanes
 from ahbm.torch.journal import write
@@ -234,3 +235,33 @@ def test_steps_take_longer_by_their_layers_their_waits_and_their_loops(tmp_path:
     assert 1.6 * few < many < 2 * few
     assert step("10", "foreach", "item") > few
     assert step("10") > few > step("10", "fused")
+
+
+BOTH = """\
+import torch, ahbm.torch
+a, b = torch.ones(64, 64, device="cuda"), torch.ones(8, device="cuda")
+for _ in range(3):
+    for _ in range(20):
+        a @ a
+        b.add_(1)
+    ahbm.torch.step()
+"""
+
+
+def test_each_change_of_a_script_is_a_job_of_its_own(tmp_path: Path) -> None:
+    found, _ = run(tmp_path, BOTH)
+    after = {each["what"]: each["step_ns"] for each in found["changes"]}
+    assert after[advice.GRAPH] == pytest.approx(found["compute_ns"][0], rel=0.01)
+    assert after[advice.GRAPH] < after[advice.TF32] < found["step_ns"] * 1.0001
+
+
+def test_a_step_says_its_rate_its_share_of_the_peak_and_between_what_it_is_likely(tmp_path: Path) -> None:
+    found, _ = run(tmp_path, BOTH)
+    least, most = found["step_range_ns"]
+    assert least < found["step_ns"] < most and most / found["step_ns"] <= 1.35
+    assert found["flops"] == 20 * 2 * 64**3 and found["kernels"] >= 40
+    text = (tmp_path / "answer" / "answer.txt").read_text()
+    assert "(likely " in text and f"MFU {100 * found['utilization']:.1f} %" in text
+    sure = MACHINE.replace("l2_mib: 40", "l2_mib: 40, fit: {bands: {device_percent: 1, host_percent: 1}}")
+    narrow = run(tmp_path, BOTH, machine=sure)[0]["step_range_ns"]
+    assert least < narrow[0] < narrow[1] < most
