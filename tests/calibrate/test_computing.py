@@ -111,7 +111,7 @@ def test_a_table_of_kernels_is_fitted_by_device(tmp_path: Path) -> None:
     for rows, columns in SHAPES:
         product = describe("bmm", (Tensor((4, rows, columns)), Tensor((4, columns, 96))))
         ps = sum(takes(true, each) for each in product)
-        lines += [f"NVIDIA A100,bmm,4,{rows},96,{columns},{ps / 1e6}", f"Tesla T4,relu,{rows},{columns},,,{9 + rows}"]
+        lines += [f"NVIDIA A100,bmm,4,{rows},{columns},96,{ps / 1e6}", f"Tesla T4,relu,{rows},{columns},,,{9 + rows}"]
     table = tmp_path / "kernels.csv"
     table.write_text("\n".join(lines))
     assert operations.sort(table) == "kernels"
