@@ -12,7 +12,7 @@ import pytest
 import ahbm.cli
 from ahbm.cli import app
 from ahbm.cli.app import MODULES, PANELS
-from support import astra_files
+from support import astra_files, profiles
 from support.commands import application, commands, run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,6 +62,11 @@ def test_the_examples_of_a_command_run(
     if name == "calibrate":
         rows = "\n".join(f"{1 << at},{10 + (1 << at) / 1e5}" for at in range(10, 30, 4))
         (tmp_path / "all_reduce.csv").write_text(f"# op: all_reduce\n# ranks: 8\nbytes,time_us\n{rows}\n", "utf-8")
+        profiles.traced(tmp_path, profiles.machine(profiles.TRUE))
+    if name == "compare":
+        made = profiles.traced(tmp_path, profiles.machine(profiles.TRUE))
+        made.rename(made.with_name("recorded.json.gz"))
+        profiles.recorded(tmp_path)
     if name == "astra":
         astra_files.write(tmp_path)
     for line in lines:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("torch")
+
 from ahbm.torch.device import advice
 from ahbm.torch.device.work import Work
 from ahbm.torch.journal import Node

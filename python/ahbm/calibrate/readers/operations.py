@@ -82,9 +82,9 @@ def sort(path: str | Path) -> str:
     """What a file is by its beginning: "trace", "kernels" (a table of them) or "other"."""
     if is_pytorch_trace(str(path)):
         return "trace"
-    if not Path(path).is_file():  # a pipe is read once
-        return "other"
     try:
+        if not Path(path).is_file():  # a pipe is read once
+            return "other"
         lines = _head(path).decode("utf-8", "replace").lstrip("\ufeff").splitlines()
     except OSError:
         return "other"
