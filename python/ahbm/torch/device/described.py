@@ -68,7 +68,8 @@ def _signature(values: Any) -> tuple[Any, ...]:
             try:
                 found.append((value.shape, value.dtype, value.stride()))
             except RuntimeError:  # no strides: sparse or nested
-                found.append((value.shape, value.dtype, value.layout, whole(value)))
+                shape = None if value.is_nested else value.shape
+                found.append((shape, value.dtype, value.layout, whole(value)))
         elif kind in _LISTS:
             found.append(_signature(value))
         elif isinstance(value, torch.Tensor):
