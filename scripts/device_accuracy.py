@@ -21,6 +21,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs/device.md"
@@ -64,7 +65,8 @@ class Case:
     @property
     def inside(self) -> bool:
         """Whether the measured step is inside the range that was said."""
-        least, most = (self.answer or {}).get("step_range_ns", (0, 0))  # type: ignore[misc, attr-defined]
+        said: Any = (self.answer or {}).get("step_range_ns", (0, 0))
+        least, most = said
         return bool(least <= 1e6 * float(self.measured["step_ms"]) <= most)
 
 
@@ -96,7 +98,7 @@ def off(ratios: Sequence[float]) -> list[float]:
 def line(case: Case) -> str:
     """A row of the table."""
     if case.answer is None:
-        return f"| `{case.name}` | {case.measured['machine']} | {case.error} | | | | | |"
+        return f"| `{case.name}` | {case.measured['machine']} | {case.error} | | | | |"
     measured = case.measured
     cells = [
         f"{float(measured['gpu_busy_ms']):.2f} / {case.predicted('busy'):.2f} ({case.ratio('busy'):.2f})",
@@ -104,7 +106,6 @@ def line(case: Case) -> str:
         "yes" if case.inside else "no",
         f"{float(measured['kernels']):.0f} / {case.predicted('kernels'):.0f} ({case.ratio('kernels'):.2f})",
         f"{case.ratio('memory'):.3f}",
-        f"{case.seconds:.1f}",
     ]
     return f"| `{case.name}` | {measured['machine']} | " + " | ".join(cells) + " |"
 
@@ -133,14 +134,15 @@ def main() -> int:
     with (folder / "steps.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     wanted = [row for row in rows if not sys.argv[2:] or row["case"] in sys.argv[2:]]
-    head = "| case | GPU | device busy, ms | step, ms | inside | kernels | memory | s |"
-    print(head, "|---" * 8 + "|", sep="\n", flush=True)
+    head = "| case | GPU | device busy, ms | step, ms | inside | kernels | memory |"
+    print(head, "|---" * 7 + "|", sep="\n", flush=True)
     cases = []
     for row in wanted:
         cases.append(tried(folder, row))
         print(line(cases[-1]), flush=True)
-    text = [head, "|---" * 8 + "|", *map(line, cases), "", *summary(cases)]
-    print(*summary(cases), sep="\n")
+    text = [head, "|---" * 7 + "|", *map(line, cases), "", *summary(cases)]
+    spent = sum(case.seconds for case in cases)
+    print(*summary(cases), f"{spent:.0f} s of processor time.", sep="\n")
     if len(wanted) == len(rows) and PAGE.exists():
         page = PAGE.read_text(encoding="utf-8")
         table = BEGIN + "\n" + "\n".join(text) + "\n" + END
