@@ -29,6 +29,8 @@ class Seen(TorchDispatchMode):
         super().__init__()
         self.classes: dict[str, Counter[str]] = {}
         self.wrong: list[str] = []
+        self.refused: list[str] = []
+        """Operations some sample of which does not run on CPU."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
@@ -63,7 +65,7 @@ def look() -> Seen:
                 with seen:
                     op.op(sample.input, *sample.args, **sample.kwargs)
         except (RuntimeError, TypeError, ValueError, NotImplementedError, StopIteration, AssertionError):
-            continue
+            seen.refused.append(op.name)
     return seen
 
 
@@ -72,6 +74,7 @@ def main() -> None:
     for name, classes in sorted(seen.classes.items()):
         print(f"{name:44} {'' if known(name) else '(by shapes) '}{dict(classes)}")
     print(len(seen.classes), "operations,", sum(not known(name) for name in seen.classes), "by shapes alone")
+    print(len(seen.refused), "with samples that CPU refuses:", ", ".join(dict.fromkeys(seen.refused)))
     print("\n".join(seen.wrong) or "all sane")
 
 

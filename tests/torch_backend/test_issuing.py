@@ -17,10 +17,13 @@ from hypothesis import strategies as st
 from jobs import python
 
 import ahbm
+from ahbm._core import Machine
 from ahbm.job.replay import JobReport
-from ahbm.torch.device import advice
+from ahbm.torch.device import advice, answer
 from ahbm.torch.device.host import QUEUE, Host
+from ahbm.torch.device.kept import Kept
 from ahbm.torch.device.lanes import Lanes
+from ahbm.torch.device.steps import Found
 from ahbm.torch.journal import write
 
 MACHINE = """\
@@ -265,3 +268,21 @@ def test_a_step_says_its_rate_its_share_of_the_peak_and_between_what_it_is_likel
     sure = MACHINE.replace("l2_mib: 40", "l2_mib: 40, fit: {bands: {device_percent: 1, host_percent: 1}}")
     narrow = run(tmp_path, BOTH, machine=sure)[0]["step_range_ns"]
     assert least < narrow[0] < narrow[1] < most
+
+
+def test_what_lies_beside_steps_goes_by_the_law_of_its_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine.from_yaml(MACHINE, "machine", [])
+    monkeypatch.setattr(answer.meter, "machine", machine)
+    facts: list[tuple[str, Any]] = [("num_ops", 0), ("tensor_size", 1 << 24)]
+    shape: list[tuple[str, Any]] = [("kernel_kind", "strided"), ("kernel_dims", (1 << 22, 1))]
+    nodes: list[Any] = [("COMP_NODE", "copy_", [], 0, 0, facts + shape), ("COMP_NODE", "copy_", [], 0, 0, facts)]
+    kept = Kept(nodes, Found([], {}, {0: (0, 2)}), True, True, 1)
+    law, bare = machine.kernel_ps("", 0, 1 << 24, kind="strided", dims=(1 << 22, 1)), machine.kernel_ps("", 0, 1 << 24)
+    assert answer.Beside.of(kept).ps == law + bare and law != bare
+
+
+def test_libraries_divide_their_kernels_by_the_units_of_the_machine(tmp_path: Path) -> None:
+    script = "import torch\ntorch.ones(8, 1 << 20, device='cuda').sum(1)\n"
+    one = MACHINE.replace("units: 100", "units: 1")
+    many, few = (run(tmp_path, script, machine=machine)[0]["kernels"] for machine in (MACHINE, one))
+    assert (many, few) == (3, 2)  # where blocks share a sum, their counters are cleared before

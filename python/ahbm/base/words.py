@@ -26,6 +26,7 @@ def span(ranks: list[int]) -> str:
 
 
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
+_POWERS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 
 
 def lasts(ns: float) -> str:
@@ -34,11 +35,14 @@ def lasts(ns: float) -> str:
     >>> lasts(318_000_000), lasts(10_804), lasts(0.063)
     ('318 ms', '10.8 us', '0.0630 ns')
     """
-    if not ns:
-        return "0 ns"
-    size, unit = next((one for one in _UNITS if abs(ns) >= 0.9995 * one[0]), _UNITS[-1])
-    value = float(f"{ns / size:.2e}")
-    return f"{value:,.{max(2 - floor(log10(abs(value))), 0)}f} {unit}"
+    return _scaled(ns, _UNITS) if ns else "0 ns"
+
+
+def _scaled(value: float, units: Sequence[tuple[float, str]]) -> str:
+    """A number but 0 in three digits, in the unit that fits: the last one where all others are too large."""
+    size, unit = next((one for one in units if abs(value) >= 0.9995 * one[0]), units[-1])
+    scaled = float(f"{value / size:.2e}")
+    return f"{scaled:,.{max(2 - floor(log10(abs(scaled))), 0)}f} {unit}".rstrip()
 
 
 def number(value: float) -> str:
@@ -47,11 +51,7 @@ def number(value: float) -> str:
     >>> number(1_650_000), number(269_012), number(38.4)
     ('1.65 M', '269 k', '38.4')
     """
-    size, unit = next(
-        (one for one in ((1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k")) if value >= 0.9995 * one[0]), (1.0, "")
-    )
-    scaled = float(f"{value / size:.2e}")
-    return f"{scaled:,.{max(2 - floor(log10(scaled)), 0) if scaled else 0}f}{unit}"
+    return _scaled(value, _POWERS) if value else "0"
 
 
 def slug(name: str, nameless: str) -> str:

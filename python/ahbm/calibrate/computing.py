@@ -10,16 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from ahbm._core import Machine
-from ahbm.base.yaml_nodes import WRITER
 from ahbm.calibrate import templates
 from ahbm.calibrate.accelerators import Accelerator, known, named
 from ahbm.calibrate.hosts import SURE, Relative, relative
 from ahbm.calibrate.nearest import Nearest, nearest
 from ahbm.calibrate.readers.operations import Measured, Operations
 from ahbm.calibrate.tables import Floats
+from ahbm.calibrate.written import text
 from ahbm.errors import ConfigError
 
 SHEET = ("units", "clock_mhz", "l2_mib", "watts")
@@ -231,8 +230,7 @@ class _Fit:
     """Rows, and the numbers of `compute` that they say something of."""
 
     def __init__(self, tree: dict[str, Any], rows: Sequence[Measured]) -> None:
-        text = yaml.dump({**tree, "compute": tree["compute"]}, Dumper=WRITER, sort_keys=False)
-        self.machine = Machine.from_yaml(text, "template", [])
+        self.machine = Machine.from_yaml(text(tree), "template", [])
         self.us = np.array([row.us for row in rows])
         kernels = [each for row in rows for each in row.kernels]
         self.kernels = [

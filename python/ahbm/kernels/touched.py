@@ -19,13 +19,13 @@ READS = {
 BAGS = {"_embedding_bag", "_embedding_bag_forward_only"}
 LOSSES = {"nll_loss_forward", "nll_loss2d_forward"}
 """Operations that read an element for each target."""
-_LOSSES_BACK = {"nll_loss_backward", "nll_loss2d_backward"}
+LOSSES_BACK = {"nll_loss_backward", "nll_loss2d_backward"}
 """Operations that read the shape of their second operand alone."""
 _BY_INDEX = {"scatter_", "scatter_add_", "scatter_reduce_", "put_"}
 _BY_SOURCE = {"index_add_", "index_copy_", "index_reduce_"}
 PUTS = {"index_put_", "_index_put_impl_"}
 _ADDING = {"scatter_add_", "scatter_reduce_", "index_add_", "index_reduce_"}
-_PARTS = READS | BAGS | LOSSES | _LOSSES_BACK | _BY_INDEX | _BY_SOURCE | PUTS | {"index_fill_"}
+_PARTS = READS | BAGS | LOSSES | LOSSES_BACK | _BY_INDEX | _BY_SOURCE | PUTS | {"index_fill_"}
 """Operations that touch their operands in part."""
 
 
@@ -45,7 +45,7 @@ def total(call: Call, outs: tuple[Tensor, ...]) -> int:
 def _in_part(call: Call, read: list[Tensor], outs: tuple[Tensor, ...]) -> int:
     """Of operations that touch their first operand (or, backward, the second one) in part."""
     name, made = call.name, sum(x.nbytes for x in outs)
-    if name in _LOSSES_BACK:
+    if name in LOSSES_BACK:
         return once(read) - call.need(1).nbytes + made
     table = call.need(0)
     elements, times = elements_of(call, outs)

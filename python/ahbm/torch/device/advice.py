@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 TF32 = "products of f32 in TF32 (torch.set_float32_matmul_precision)"
 PINNED = "copies from pinned memory (pin_memory=True, non_blocking=True)"
-GRAPH = "the step as one CUDA graph (torch.cuda.graph)"
+GRAPH = "the step as one CUDA graph, if it can be captured (torch.cuda.graph)"
 
 
 def _with(node: Node, facts: dict[str, Any], ps: int | None = None) -> Node:

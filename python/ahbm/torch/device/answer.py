@@ -285,7 +285,14 @@ class Beside:
                 flops += (done := facts["num_ops"])
                 of, host = facts.get("num_ops_dtype", "f16"), "host_copy" in facts
                 ps += meter.machine.kernel_ps(
-                    name, done, facts["tensor_size"], arithmetic=of, host=host, factors=meter.factors
+                    name,
+                    done,
+                    facts["tensor_size"],
+                    arithmetic=of,
+                    host=host,
+                    kind=facts.get("kernel_kind", "plain"),
+                    dims=facts.get("kernel_dims", ()),
+                    factors=meter.factors,
                 )
             places[not flops] += 1
         return cls(ps, calls, *places)
@@ -413,26 +420,35 @@ class Answer:
     def utilization(self) -> float:
         """The share of the step that the operations would take at the peak of their types, as a mean over ranks: model
         FLOPs utilization (A. Chowdhery et al., PaLM, arXiv 2204.02311, appendix B), by what was computed."""
-        roofline = self.job.emulator.machine.roofline
-        peak = sum(work.at_peak_ns(roofline) for work in self.work) / max(len(self.work), 1)
+        machine = self.job.emulator.machine
+        peak = sum(work.at_peak_ns(machine) for work in self.work) / max(len(self.work), 1)
         return peak / self.job.latency_ns if self.job.latency_ns else 0.0
 
     @property
     def range_ns(self) -> tuple[float, float]:
         """Between what a step is likely to be."""
-        per, count = max(self.steps, 1), max(len(self.job.ranks), 1)
-        hosted = sum(rank.host_ns for rank in self.job.ranks) / count / per
-        return likely(self.job.emulator.machine, self.job.latency_ns / per, hosted)
+        return likely(self.job.emulator.machine, self.job.latency_ns / max(self.steps, 1), self._mean_ns("host_ns"))
+
+    def _mean_ns(self, part: str) -> float:
+        """A part of a step's time, as a mean over ranks."""
+        ranks = self.job.ranks
+        total: float = sum(getattr(rank, part) for rank in ranks)
+        return total / max(len(ranks), 1) / max(self.steps, 1)
+
+    def _done(self, what: str) -> float:
+        """Of a step's work, as a mean over ranks."""
+        total: float = sum(getattr(work, what) for work in self.work)
+        return total / max(len(self.work), 1) / max(self.steps, 1)
 
     @property
     def rates(self) -> str:
         """What a rank does in a second, and of its peak; empty on a machine that has no model of kernels."""
-        job, count = self.job, max(len(self.work), 1)
-        if job.emulator.machine.compute is None or not job.latency_ns:
+        step = self.job.latency_ns / max(self.steps, 1)
+        if self.job.emulator.machine.compute is None or not step:
             return ""
-        made = {name: sum(getattr(work, name) for work in self.work) / count for name in ("tokens", "samples")}
-        name = "tokens" if made["tokens"] else "samples"
-        parts = [f"{number(1e9 * made[name] / job.latency_ns)} {name}/s a rank"] if made[name] else []
+        name = "tokens" if self._done("tokens") else "samples"
+        made = self._done(name)
+        parts = [f"{number(1e9 * made / step)} {name}/s a rank"] if made else []
         if self.utilization:
             parts.append(f"MFU {100 * self.utilization:.1f} %")
         return ", ".join(parts)
@@ -510,10 +526,10 @@ class Answer:
             "ended_after": self.ended,
             "compute_ns": compute_ns,
             "kernels": max((work.kernels for work in self.work), default=0) / per,
-            "flops": sum(work.flops for work in self.work) / max(len(self.work), 1) / per,
+            "flops": self._done("flops"),
             "utilization": self.utilization,
-            "tokens": sum(work.tokens for work in self.work) / max(len(self.work), 1) / per,
-            "samples": sum(work.samples for work in self.work) / max(len(self.work), 1) / per,
+            "tokens": self._done("tokens"),
+            "samples": self._done("samples"),
             "exposed_ns": [rank.exposed_ns / per for rank in job.ranks],
             "host_ns": [rank.host_ns / per for rank in job.ranks],
             "memory_peak_bytes": [one["peak"] for one in self.memory],
@@ -537,9 +553,7 @@ class Answer:
             return f"{100 * ns / step:.1f} %" if step else "-"
 
         count = max(len(job.ranks), 1)
-        computes = sum(rank.compute_ns for rank in job.ranks) / count / per
-        exposed = sum(rank.exposed_ns for rank in job.ranks) / count / per
-        hosted = sum(rank.host_ns for rank in job.ranks) / count / per
+        computes, exposed, hosted = map(self._mean_ns, ("compute_ns", "exposed_ns", "host_ns"))
         what = f"a step takes {lasts(step)} ({self.spread})" if self.steps else f"the job takes {lasts(step)}"
         like = " like this one" if self.alike else ""
         lines = [

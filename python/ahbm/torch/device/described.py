@@ -22,12 +22,16 @@ _BACKENDS = {"cudnn": "cudnn", "flash": "flash", "efficient": "mem_efficient", "
 _found: dict[Any, tuple[Kernel, ...]] = {}
 
 
-def kernels(known: Any, args: Any, kwargs: Any, out: Any, given: Sequence[torch.Tensor]) -> tuple[Kernel, ...]:
-    """The kernels of an operation that was given tensors and has made `out`. `known`: its `Kind`."""
+def kernels(
+    known: Any, args: Any, kwargs: Any, out: Any, given: Sequence[torch.Tensor], units: int
+) -> tuple[Kernel, ...]:
+    """The kernels of an operation that was given tensors and has made `out`. `known`: its `Kind`; `units`: SMs of the
+    device."""
     if type(out) is FakeTensor and out.layout in marks.SPARSE:
         _store(known, given, out)
     key = (
         known,
+        units,
         _signature(args),
         _signature(kwargs.items()) if kwargs else None,
         _signature((out,)),
@@ -37,9 +41,9 @@ def kernels(known: Any, args: Any, kwargs: Any, out: Any, given: Sequence[torch.
     try:
         found = _found.get(key)
     except TypeError:  # an argument that has no hash
-        return _described(known, args, kwargs, out)
+        return _described(known, args, kwargs, out, units)
     if found is None:
-        found = _described(known, args, kwargs, out)
+        found = _described(known, args, kwargs, out, units)
         if known.name in PUTS and any(x.dtype in (torch.bool, torch.uint8) for x in given):
             return found  # by how many are true
         if len(_found) >= KNOWN:
@@ -105,7 +109,7 @@ def _allowed() -> tuple[str, ...]:
     return tuple(name for name, setter in _BACKENDS.items() if on(setter))
 
 
-def _described(known: Any, args: Any, kwargs: Any, out: Any) -> tuple[Kernel, ...]:
+def _described(known: Any, args: Any, kwargs: Any, out: Any, units: int) -> tuple[Kernel, ...]:
     count = known.counts
     operations = int(count(*args, **kwargs, out_val=out)) if count is not None else None
     name: str = known.name
@@ -113,6 +117,7 @@ def _described(known: Any, args: Any, kwargs: Any, out: Any) -> tuple[Kernel, ..
         tf32_products=operations is not None and in_tf32(False),
         tf32_convolutions="conv" in name and in_tf32(True),
         attention=_allowed() if "attention" in name else ("math",),
+        units=units,
     )
     return describe(name, *arguments(known, args, kwargs, out), flags=flags, operations=operations)
 

@@ -101,7 +101,7 @@ def _recurrent(name: str, original: Any) -> Any:
             hidden = (states[-1] if isinstance(states, list | tuple) else states).shape[-1]
             rest = (_MODES[name], hidden, 0, layers, False, 0.0, True, bidirectional)
             before = (x, *[None] * (9 if back else 5))
-            flags = Flags(tf32_convolutions=in_tf32(True))
+            flags = Flags(tf32_convolutions=in_tf32(True), units=meter.units)
             title = "_cudnn_rnn_backward" if back else "_cudnn_rnn"
             return title, describe(title, (*before, *rest), flags=flags)
 
@@ -139,7 +139,7 @@ def _rms_norm(original: Any) -> Any:
             stats = Tensor((x.numel // max(Tensor(shape).numel, 1),))
             wanted = (True, w is not None)
             name = "_fused_rms_norm_backward"
-            return name, describe(name, (x, x, shape, stats, w, wanted))
+            return name, describe(name, (x, x, shape, stats, w, wanted), flags=Flags(units=meter.units))
 
         xs = [input] if weight is None else [input, weight]
         return _applied(function, described, xs, again=True)[0]

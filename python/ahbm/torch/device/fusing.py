@@ -17,6 +17,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from ahbm.kernels import Kernel
+from ahbm.kernels.touched import LOSSES, LOSSES_BACK
 from ahbm.torch.device import marks
 
 Work = tuple[str, int, int, str, bool, str, tuple[int, ...]]
@@ -31,10 +32,6 @@ _ELEMENTS = {"pointwise", "cast", "strided", "broadcast", "fill", "random", "los
 _FUSED = _ROWS | _ELEMENTS | {"reduce", "norm_weights", "batch_norm", "batch_norm_backward"}
 _APART = {"embedding", "embedding_dense_backward", "multinomial", "index_put", "index_put_", "_index_put_impl_"}
 """Operations of such kernels that are generated as ones of their own."""
-_LOSSES = {"nll_loss_forward", "nll_loss2d_forward"}
-"""Operations that read little of their operands: no reason to write these."""
-_BY_SHAPE = {"nll_loss_backward", "nll_loss2d_backward"}
-"""Operations that read the shape of their second operand alone."""
 
 Key = tuple[int, int, int]
 """Part of a storage: which, from where, how many elements."""
@@ -87,7 +84,7 @@ class Fusing:
         if name == "embedding_dense_backward":  # sums by atomics, without a sort
             added = Kernel("scatter", kernels[-1].dims[:2], 0, kernels[-1].nbytes)
             kernels = [kernels[0], added] if len(kernels) > 1 else kernels
-        if name in _BY_SHAPE:
+        if name in LOSSES_BACK:
             given = [x for at, x in enumerate(given) if at != 1]
         outs = [x for x in (made if type(made) in (tuple, list) else (made,)) if isinstance(x, torch.Tensor)]
         if name in _APART or not all(each.kind in _FUSED for each in kernels):
@@ -151,7 +148,7 @@ class Fusing:
     ) -> None:
         group = self._new(0)
         group.works = [_work(name, each) for each in kernels]
-        if name not in _LOSSES:
+        if name not in LOSSES:  # they read little of their operands: no reason to write these
             for x in given:
                 value = self._values.get(_storage(x))
                 if value is not None:

@@ -1,8 +1,7 @@
-"""How long the kernels of a rank take, by a model of the machine: the roofline.
+"""How long the kernels of a rank take, and its host to issue them, by the models of the machine.
 
-The longer of operations at the peak of their type and bytes at the bandwidth of the memory, or of the host's link, and
-what it takes to start a kernel (`Machine.kernel_ps`). torch counts the operations, by the registry of its
-FlopCounterMode.
+What an operation launches is said by `described`, and what a kernel takes by `Machine.kernel_ps`. torch counts the
+operations, by the registry of its FlopCounterMode.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from torch.utils import flop_counter
 
 from ahbm.errors import ConfigError
 from ahbm.job.reading import parse_factor
+from ahbm.kernels.model import DEFAULT
 from ahbm.torch.device import described, host, memory, scratch
 from ahbm.torch.device.fusing import Fusing, Work
 from ahbm.torch.device.machine import machine
@@ -108,7 +108,14 @@ class Meter:
         """Kernels run on this machine from now on."""
         self.machine = machine
         self._takes.clear()
+        self.__dict__.pop("units", None)
         self._hosted_by(machine)
+
+    @cached_property
+    def units(self) -> int:
+        """SMs or CUs of the accelerator, by which libraries divide their kernels."""
+        compute = self.machine.compute
+        return DEFAULT.units if compute is None else int(compute.values["units"])
 
     def _hosted_by(self, machine: Machine) -> None:
         now = self.host_ps
@@ -129,12 +136,13 @@ class Meter:
         if _hushed.depth:
             return
         name = known.name
+        kernels = described.kernels(known, args, kwargs, out, given, self.units)
         if scratch.generates():
             if not self.generated.groups and memory.in_backward():
                 torch.autograd.Variable._execution_engine.queue_callback(self.flush)
-            self.generated.take(name, described.kernels(known, args, kwargs, out, given), given, out)
+            self.generated.take(name, kernels, given, out)
             return
-        for kind, dims, operations, nbytes, arithmetic in described.kernels(known, args, kwargs, out, given):
+        for kind, dims, operations, nbytes, arithmetic in kernels:
             self.run((name, operations, nbytes, arithmetic, False, kind, dims))
 
     def copy(self, name: str, nbytes: int) -> None:

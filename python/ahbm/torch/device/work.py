@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ahbm.kernels.touched import LOSSES
+
 if TYPE_CHECKING:
-    from ahbm._core import Roofline
+    from ahbm._core import Machine
     from ahbm.torch.journal import Node
-
-
-LOSSES = ("nll_loss_forward", "nll_loss2d_forward")
 
 
 def rows(facts: Mapping[str, Any]) -> int:
@@ -59,14 +58,8 @@ class Work:
         """Of all types."""
         return sum(self.operations.values())
 
-    def at_peak_ns(self, roofline: Roofline) -> float:
+    def at_peak_ns(self, machine: Machine) -> float:
         """What the operations would take at the peak of their types."""
-        shares = {
-            "f32": roofline.f32_share,
-            "tf32": roofline.tf32_share,
-            "f64": roofline.f64_share,
-            "f8": roofline.byte_share,
-        }
-        return sum(
-            done / (roofline.operations_per_ns * shares.get(of, 1.0)) for of, done in sorted(self.operations.items())
-        )
+        starts = machine.roofline.launch_ps
+        each = (machine.kernel_ps("", done, 0, arithmetic=of) - starts for of, done in sorted(self.operations.items()))
+        return sum(each) / 1000

@@ -3,7 +3,8 @@
 use ahbm_machine::Roofline;
 use ahbm_workload::{Arithmetic, Kernel};
 
-/// How long a kernel takes, in ps: the longer of its operations at the peak of their type and its bytes at the bandwidth of the memory, or of the host's link (S. Williams et al., CACM 52(4), 2009), and what it takes to start
+/// How long a kernel takes, in ps: the longer of its operations at the peak of their type and its bytes at the
+/// bandwidth of the memory, or of the host's link (S. Williams et al., CACM 52(4), 2009), and what it takes to start
 /// it. One that states nothing takes nothing.
 pub(super) fn bare(roofline: &Roofline, kernel: &Kernel) -> f64 {
     if kernel.is_empty() {
@@ -31,10 +32,10 @@ fn ratio(amount: u64, per_ns: f64) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    const MACHINE: Roofline = Roofline {
+    pub(in super::super) const MACHINE: Roofline = Roofline {
         operations_per_ns: 1000.0,
         bytes_per_ns: 100.0,
         host_bytes_per_ns: 10.0,

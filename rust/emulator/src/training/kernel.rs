@@ -15,18 +15,8 @@ pub(super) fn ps(roofline: &Roofline, compute: Option<&Compute>, kernel: &Kernel
 
 #[cfg(test)]
 mod tests {
+    use super::super::bare::tests::MACHINE;
     use super::*;
-
-    const MACHINE: Roofline = Roofline {
-        operations_per_ns: 1000.0,
-        bytes_per_ns: 100.0,
-        host_bytes_per_ns: 10.0,
-        launch: 7,
-        f64_share: 0.25,
-        f32_share: 0.125,
-        tf32_share: 0.5,
-        byte_share: 2.0,
-    };
 
     #[test]
     fn the_law_is_for_kernels_of_a_class_on_a_machine_that_has_one() {
