@@ -240,6 +240,30 @@ def test_steps_take_longer_by_their_layers_their_waits_and_their_loops(tmp_path:
     assert step("10") > few > step("10", "fused")
 
 
+BY_HAND = """\
+import torch
+net = torch.nn.Linear(8, 8).cuda()
+x = torch.ones(4, 8, device="cuda")
+for epoch in range(2):
+    for _ in range(4):
+        net.zero_grad()
+        net(x).sum().backward()
+        for p in net.parameters():
+            p.data.add_(p.grad, alpha=-0.1)
+    with torch.no_grad():
+        for _ in range(12):
+            net(x).sum()
+"""
+
+
+def test_iterations_end_with_backward_where_no_pattern_is_most(tmp_path: Path) -> None:
+    """Without an optimizer, and with evaluations that are longer than an epoch."""
+    found, _ = run(tmp_path, BY_HAND)
+    assert found["ended_after"] == 8 and 0 < found["steps"] < 8
+    again, _ = run(tmp_path, BY_HAND.replace("range(12)", "range(3)"))
+    assert again["step_ns"] == found["step_ns"]
+
+
 BOTH = """\
 import torch, ahbm.torch
 a, b = torch.ones(64, 64, device="cuda"), torch.ones(8, device="cuda")
