@@ -15,9 +15,8 @@
 //! | `AHBM-F187` | a step that the trace does not have |
 //! | `AHBM-U234` | a process group of unknown ranks |
 //!
-//! Reading order: [`read`], `stream` (elements of a JSON array), `events` and `kineto` (the profiler's trace), `profile` (one device's
-//! operations), `host`,
-//! `facts` and `comms` (what is stated about a communication).
+//! Reading order: [`read`], `stream` (elements of a JSON array), `events`, `lone` and `kineto` (the profiler's trace), `profile`
+//! (one device's operations), `host`, `facts` and `comms` (what is stated about a communication).
 
 mod comms;
 mod events;
@@ -25,6 +24,7 @@ mod facts;
 mod files;
 mod host;
 mod kineto;
+mod lone;
 mod profile;
 mod stream;
 
@@ -54,6 +54,8 @@ pub struct Options {
     pub host_gaps: bool,
     /// Ranks without a trace do what the one rank with a trace does.
     pub symmetric: bool,
+    /// The job will have other numbers of replicas ([`Workload::replicated`]): communications of groups of one rank stay.
+    pub scaled: bool,
 }
 
 /// The part of the budget that has been taken so far.
@@ -71,9 +73,15 @@ enum Trace {
 }
 
 impl Trace {
-    fn read(kind: Kind, file: &str, stream: Stream<'_>) -> Result<Self, Diagnostic> {
+    fn read(kind: Kind, file: &str, stream: Stream<'_>, scaled: bool) -> Result<Self, Diagnostic> {
         Ok(match kind {
-            Kind::Kineto => Self::Kineto(events::read(file, stream)?),
+            Kind::Kineto => {
+                let mut recorded = events::read(file, stream)?;
+                if scaled {
+                    lone::keep(&mut recorded);
+                }
+                Self::Kineto(recorded)
+            }
             Kind::Host => Self::Host(host::read(file, stream)?),
         })
     }
@@ -122,7 +130,7 @@ pub fn read(path: &Path, options: &Options, groups: Groups) -> Result<Workload, 
         let size = fs::metadata(&path).map_err(unreadable)?.len();
         let file = File::open(&path).map_err(unreadable)?;
         let stream = Stream::new(&shown, file, size, options, &mut usage).map_err(one)?;
-        traces.push((named, shown.clone(), Trace::read(found.kind, &shown, stream).map_err(one)?));
+        traces.push((named, shown.clone(), Trace::read(found.kind, &shown, stream, options.scaled).map_err(one)?));
     }
     let mut workload = job(&files::name_of(path), traces, options, groups)?;
     workload.notes.extend(found.chosen.map(note));
@@ -161,7 +169,7 @@ pub fn parse(
     let mut traces = Vec::new();
     for (file, bytes) in files {
         let stream = Stream::new(file, *bytes, bytes.len() as u64, options, &mut usage);
-        let trace = Trace::read(kind, file, stream.map_err(one)?).map_err(one)?;
+        let trace = Trace::read(kind, file, stream.map_err(one)?, options.scaled).map_err(one)?;
         traces.push((files::numbered(file).map(|(_, rank, _)| rank), (*file).to_owned(), trace));
     }
     job(name, traces, options, groups)
@@ -212,7 +220,7 @@ fn job(
                 cut += gone;
                 graph
             }
-            Trace::Host(hosted) => host::graph(&mut gather, rank, file, hosted)?,
+            Trace::Host(hosted) => host::graph(&mut gather, rank, file, hosted, options.scaled)?,
         };
         gather.add(graph);
     }

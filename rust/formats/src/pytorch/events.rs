@@ -324,6 +324,7 @@ fn stated(args: &Map<String, Json>) -> Facts {
         dtype: text("dtype").map(Into::into),
         splits: [split("In split size", inputs), split("Out split size", outputs)],
         group: text("Process Group Name").map(Into::into),
+        title: text("Process Group Description").filter(|&title| title != "undefined").map(Into::into),
         group_size,
         ranks: args
             .get("Process Group Ranks")
