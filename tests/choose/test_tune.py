@@ -199,9 +199,12 @@ def test_the_files_are_read_back_to_what_the_card_says(tuned: Tuned, saved: tupl
     assert all(path.exists() for path in found.files)
 
 
+PROTOCOLS = {"protocols.ll.step_ns": 600, "protocols.ll.max_gbs": 18, "protocols.simple.step_ns": 3200}
+
+
 def test_on_a_machine_with_protocols_files_say_what_was_measured(tmp_path: Path) -> None:
     names, sizes = ["nccl_ring_allreduce", "double_binary_tree_allreduce", "synth:direct"], [1 << 7, 1 << 20]
-    machine = load_machine("dgx_h100")
+    machine = load_machine("npu_switch_8", PROTOCOLS)
     found = save(tune(Catalogue.of("all_reduce", names), [machine], sizes, dtype="f32"), tmp_path)
     for name in ("ccl.yaml", "nccl_tuner.csv", "ncclx_tuner.csv", "nccl_sweep.csv"):
         own = {"ccl": tmp_path / name} if name == "ccl.yaml" else {}

@@ -11,7 +11,7 @@ from ahbm.choose.oracle import OracleTable
 from ahbm.choose.outcomes import request_of
 from ahbm.choose.regret import Point
 from ahbm.config.ccl import CclConfig
-from ahbm.config.protocols import permits, usable, used_with
+from ahbm.config.protocols import usable, used_with
 from ahbm.core.emulator import Emulator
 from ahbm.errors import AhbmError
 
@@ -61,8 +61,7 @@ class Turning:
         return self._table.times(point.machine, point.nbytes)[algorithm] if answer.ps is None else answer.ps
 
     def protocols(self, point: Point, algorithm: str) -> list[str]:
-        """The protocols of NCCL that the machine's library uses for an algorithm at a point, and has been fitted for;
-        `PROTOCOL` for none."""
+        """The protocols of NCCL that the machine's library uses for an algorithm at a point; `PROTOCOL` for none."""
         emulator = self._emulator(point)
         machine = emulator.machine
         try:
@@ -70,8 +69,7 @@ class Turning:
             found = [one for one, _ in used_with(machine, fit, [algorithm], emulator.ccl.algorithms)]
         except AhbmError:  # the algorithm's own row says why
             found = []
-        fit = [one for one in found if permits(machine, one.name, point.nbytes, point.ranks)]
-        return [one.name.lower() for one in fit if one.name.lower() in PROTOCOLS] or [PROTOCOL]
+        return [one.name.lower() for one in found if one.name.lower() in PROTOCOLS] or [PROTOCOL]
 
     def _run(self, point: Point, algorithm: str, knobs: Knobs) -> Turned:
         own = self._table.catalogue.entry(algorithm).given or algorithm
