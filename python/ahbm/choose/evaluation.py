@@ -24,9 +24,10 @@ from ahbm.choose.sizes import whole_sizes
 from ahbm.choose.turning import Turning
 from ahbm.errors import ConfigError
 from ahbm.source.function import AnyAlgorithm
+from ahbm.source.synth import SYNTH
 from ahbm.source.synthesis import METHODS, SYNTHESIZED
 from ahbm.sweeps.sweep import Progress
-from ahbm.table.ladder import SYNTH, with_schedules
+from ahbm.table.ladder import with_schedules
 
 
 @dataclass(frozen=True)

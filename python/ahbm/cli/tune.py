@@ -77,7 +77,7 @@ class _Tuned(Sizes, Machine):
     def named(self, collective: str, machines: Sequence[AnyMachine], overrides: dict[str, object]) -> list[str] | None:
         """The candidates' names; with --synth alone, those that are configured before them; None for all."""
         from ahbm.choose.catalogue import configured
-        from ahbm.table.ladder import SYNTH
+        from ahbm.source.synth import SYNTH
 
         synthesized = [f"{SYNTH}{method}" for method in self.synth or ()]
         if self.algorithms or not synthesized:
