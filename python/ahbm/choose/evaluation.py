@@ -201,15 +201,19 @@ def judge(
         without |= {each.algorithm: None for each in had if known[each.algorithm] is None}
         rule = next((each for each in had if ours[each.algorithm] is not None), None)
         chosen = None if rule is None else ours[rule.algorithm]
-        if chosen in wrong:
-            misled.append(point)
-            continue
         if rule is None or chosen is None:
             left.append(point)
             continue
+        if chosen in wrong:
+            misled.append(point)
+            continue
+        turned = turning.at(point, chosen, rule.alone)
+        notes |= dict.fromkeys(turned.notes)
+        if turned.wrong:
+            misled.append(point)
+            continue
         stands[rule.algorithm] = chosen
         quickest, least = table.best(point.machine, point.nbytes)
-        notes |= dict.fromkeys(turning.at(point, chosen, rule.alone).notes)
         ps = turning.ps(point, chosen, rule.alone)
         losses.append(Loss(point, chosen, ps, *((chosen, ps) if ps < least else (quickest, least))))
     named = {ours for ours in known.values() if ours is not None}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ahbm.base import codes
 from ahbm.base.knobs import MOST, Knobs
+from ahbm.check.case import Case
 from ahbm.choose.catalogue import Entry
 from ahbm.choose.names import PROTOCOLS
 from ahbm.choose.oracle import OracleTable
@@ -14,6 +16,7 @@ from ahbm.config.ccl import CclConfig
 from ahbm.config.protocols import usable, used_with
 from ahbm.core.emulator import Emulator
 from ahbm.errors import AhbmError
+from ahbm.runs.measure import verify
 
 PROTOCOL = "simple"
 """Written where a file must name a protocol and the machine has none of NCCL's."""
@@ -37,7 +40,10 @@ class Turned(NamedTuple):
     notes: tuple[str, ...] = ()
     """What the knobs did."""
     refused: bool = False
-    """Whether the machine's library does not have the protocol for such a call."""
+    """Whether it is not to be named: the machine's library does not have the protocol for such a call, or the result
+    is not known to be right under the knobs."""
+    wrong: bool = False
+    """Whether the result is wrong under the knobs."""
 
 
 class Turning:
@@ -78,9 +84,17 @@ class Turning:
         emulator = self._emulator(point)
         request = request_of(point.collective, point.nbytes, point.ranks, point.dtype)
         try:
-            ran = emulator.compile(request, emulator.with_knobs(request, own, knobs))
+            case = Case(emulator, request, emulator.with_knobs(request, own, knobs))
+            # Knobs make another program of it: that is the one to be right.
+            ran = verify(case, data=None, seed=0, mode="integers", check="result", quick=True)[0]
             return Turned(ran.latency_ps, tuple(note for note in ran.notes if note.startswith("knobs:")))
         except AhbmError as error:
+            if codes.says_wrong(error.code):
+                return Turned(
+                    None, (f"{algorithm} gives a wrong result with {knobs.text}: {error.message}",), True, True
+                )
+            if error.code == codes.RESULT_UNDECIDED:
+                return Turned(None, (f"{algorithm} with {knobs.text} is not known to be right: {error.message}",), True)
             what = f"{algorithm} does not run with {knobs.text}, and is timed without: {error.message}"
             return Turned(None, (what,), error.code in ("AHBM-C192", "AHBM-C210"))
 
