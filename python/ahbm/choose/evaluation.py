@@ -207,9 +207,9 @@ def judge(
         if chosen in wrong:
             misled.append(point)
             continue
-        turned = turning.at(point, chosen, rule.alone)
-        notes |= dict.fromkeys(turned.notes)
-        if turned.wrong:
+        ran = turning.at(point, chosen, rule.alone)
+        notes |= dict.fromkeys(ran.notes)
+        if ran.wrong:
             misled.append(point)
             continue
         stands[rule.algorithm] = chosen

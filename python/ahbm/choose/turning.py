@@ -89,12 +89,10 @@ class Turning:
             ran = verify(case, data=None, seed=0, mode="integers", check="result", quick=True)[0]
             return Turned(ran.latency_ps, tuple(note for note in ran.notes if note.startswith("knobs:")))
         except AhbmError as error:
-            if codes.says_wrong(error.code):
-                return Turned(
-                    None, (f"{algorithm} gives a wrong result with {knobs.text}: {error.message}",), True, True
-                )
-            if error.code == codes.RESULT_UNDECIDED:
-                return Turned(None, (f"{algorithm} with {knobs.text} is not known to be right: {error.message}",), True)
+            wrong = codes.says_wrong(error.code)
+            if wrong or error.code == codes.RESULT_UNDECIDED:
+                message = "gives a wrong result" if wrong else "is not known to be right"
+                return Turned(None, (f"{algorithm} {message} with {knobs.text}: {error.message}",), True, wrong)
             what = f"{algorithm} does not run with {knobs.text}, and is timed without: {error.message}"
             return Turned(None, (what,), error.code in ("AHBM-C192", "AHBM-C210"))
 
