@@ -7,6 +7,7 @@ import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 from ahbm.errors import Finding
@@ -27,10 +28,14 @@ class Known:
     commands: tuple[str, ...] = ()
     """Command lines that read it, `FILE` in its place; none where nothing here does."""
 
-    @property
-    def names(self) -> set[str]:
-        """The names of those commands."""
-        return {command.split()[1] for command in self.commands}
+    def is_read_by(self, command: str, arguments: Sequence[str]) -> bool:
+        """Whether a command with these arguments reads such a file, as its argument or behind its option."""
+        for line in self.commands:
+            name, *words = line.split()[1:]
+            option = next((word for word, file in pairwise(words) if file == "FILE"), None)
+            if name == command and (option is None or option in arguments):
+                return True
+        return False
 
     def advice(self, file: str) -> str:
         """What it is and how it is read, in words."""
@@ -118,7 +123,7 @@ def advised(findings: Sequence[Finding], arguments: Sequence[str], command: str)
         text = f"{first}"
         for file in arguments:
             if os.path.isfile(file) and os.path.basename(file) in text and (found := known(file)) is not None:
-                if command in found.names:
+                if found.is_read_by(command, arguments):
                     break
                 return replace(first, hint=found.advice(file)), *others
     return tuple(findings)
