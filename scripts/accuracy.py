@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from ahbm.calibrate import calibration, tables, written
-from ahbm.calibrate.calibration import Calibrated, Error
+from ahbm.calibrate.calibration import Calibrated
+from ahbm.calibrate.judged import Error, errors
 from ahbm.errors import AhbmError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -57,7 +58,7 @@ def measured(path: Path) -> Measured:
     seconds = time.process_time() - began
     emulator = written.emulator(fitted.tree)
     predicted = [written.us(emulator, table.collective, table.ranks, row.bytes) for row in held.rows]
-    return Measured(table, fitted, held, predicted, calibration.errors(held, seen, np.array(predicted)), seconds)
+    return Measured(table, fitted, held, predicted, errors(held, seen, np.array(predicted)), seconds)
 
 
 def kind(each: Measured) -> str:

@@ -36,6 +36,7 @@ QUICKEST = (
     (7, Shape(((PLAIN, RAMPED),))),
     (9, Shape(((PLAIN, FREE),))),
     (9, Shape(((PLAIN, PLAIN, PLAIN),))),
+    (12, Shape(((PLAIN, PLAIN, RAMPED),))),
 )
 """Sizes that a shape needs, and the shape."""
 AMONG_NODES = (
