@@ -289,7 +289,7 @@ def _few(law: Law, rows: Rows) -> list[int | None]:
     """The sizes up to which the protocol of calls of few bytes is used, if there is one: its numbers say nothing of
     others."""
     sizes = rows.n[law.used(rows) == 0]
-    return [BEYOND * int(sizes.max())] if written.few(law) and len(sizes) and not law.borders else []
+    return [BEYOND * int(sizes.max())] if law.few and len(sizes) and not law.borders else []
 
 
 def _split(law: Law, rows: Rows, template: Template, across: bool) -> Law:

@@ -2,7 +2,7 @@
 
 Times of clusters of one kind differ by a factor whose logarithm is drawn for each of them. Where arrays are small, the
 host decides, and it differs most; where they are large, the links do, which are alike. Factors of near sizes are alike,
-so rows of a cluster narrow what is known of it at other sizes: a Gaussian process over the logarithm of the size (Sacks,
+so rows of a cluster narrow what is known of it at other sizes: a Gaussian process over the size's logarithm (Sacks,
 Welch, Mitchell and Wynn, "Design and analysis of computer experiments", 1989).
 """
 

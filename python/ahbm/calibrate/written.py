@@ -27,9 +27,8 @@ NAMES = {
     3: ("ll", "ll128", "simple"),
 }
 """Protocols by their steps, as NCCL calls its own."""
-FEW, LEAST = "few_bytes", 32
-"""That of calls of few bytes, and the part of the largest bandwidth below which none is a protocol's: NCCL's LL has
-1/18 or more."""
+FEW = "few_bytes"
+"""That of calls of few bytes."""
 TIED = "ring"
 """That of an algorithm for large arrays whose step and bandwidth are those of others."""
 SLICE = 1 << 10
@@ -47,20 +46,11 @@ Coefficient = tuple[float, float, float, float]
 """Steps, volume per byte, fixed us and crossings, as `laws` has them."""
 
 
-def few(law: Law) -> int:
-    """How many of the first protocols of a law are none of the library's: with fewer channels and threads, calls of few
-    bytes take less, and their bandwidth is far below that of any protocol."""
-    if law.shape.bordered or len(law.protocols) < 2:
-        return 0
-    most = max(protocol.gbs for protocol in law.protocols)
-    return int(law.protocols[0].gbs * LEAST < most)
-
-
 def names(law: Law) -> tuple[str, ...]:
     """Names of the protocols of a law, in its order."""
-    own = len(law.shape.terms) - law.shape.bordered - few(law)
+    own = len(law.shape.terms) - law.shape.bordered - law.few
     known = NAMES.get(own) or tuple(f"p{number}" for number in range(own))
-    return (FEW,) * few(law) + known + (TIED,) * law.shape.bordered
+    return (FEW,) * law.few + known + (TIED,) * law.shape.bordered
 
 
 def protocols(law: Law, algorithms: Sequence[str | None] = ()) -> dict[str, dict[str, Any]]:
@@ -76,7 +66,7 @@ def protocols(law: Law, algorithms: Sequence[str | None] = ()) -> dict[str, dict
         else:
             keys["nic_gbs"] = float(f"{protocol.gbs:.7g}")
             keys["algorithms"] = [algorithms[term.way or 0]]
-            keys |= {} if term.free else {"min_chunk_bytes": law.chunk_bytes}
+            keys |= {"min_chunk_bytes": law.chunk_bytes} if not term.free else {"max_chunk_bytes": law.chunk_bytes - 1}
             keys |= {"slice_bytes": SLICE} if not found else {}
         if protocol.ramp_bytes:
             keys["ramp_bytes"] = max(round(protocol.ramp_bytes), 1)
