@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ahbm.calibrate import coefficients, fit, library, templates, uncertainty, written
+from ahbm.calibrate import clusters, coefficients, fit, library, templates, uncertainty, written
 from ahbm.calibrate.cleaning import FEWEST, cleaned
 from ahbm.calibrate.judged import Judged, bands, clusters_of, errors
 from ahbm.calibrate.laws import Law, Rows
@@ -151,13 +151,14 @@ def calibrate(
     if coefficients.rows(tidy, known).shared == ("nic_steps",):
         nearest, known = coefficients.nearest(given, tidy, known, tell)
     tell("fitting to all rows")
-    fitted: Sequence[Table] = tidy
-    machine = _machine(given, tidy, tidy, known, nearest)
-    if not nearest and machine.deviation > ADDS_UP:
+    apart = clusters.alike(tidy)
+    fitted: Sequence[Table] = [clusters.middle(tidy)] if apart else tidy
+    machine = _machine(given, fitted, tidy, known, nearest)
+    if not nearest and not apart and machine.deviation > ADDS_UP:
         tell("fitting to all rows, whose steps and bytes hide behind each other")
         machine, fitted = _settled(machine, given, tidy, known)
     tell("fitting to every second row")
-    held = _held_back(fitted, known)
+    held = _held_back(fitted, known) * (len(tidy) if apart else 1)
     parameters, covariance = _parameters(machine.free, machine.law, coefficients.rows(fitted, known), given)
     judged = tuple(
         _judged(table, laws, own, ratios)

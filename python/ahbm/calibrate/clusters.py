@@ -9,30 +9,38 @@ Welch, Mitchell and Wynn, "Design and analysis of computer experiments", 1989).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ahbm.calibrate.tables import Floats
+from ahbm.calibrate.tables import Floats, Row, Table, interpolated
 
 HOST, WIRE = {False: 0.35, True: 0.7}, {False: 0.04, True: 0.3}
 """Standard deviation of the logarithm of a time among clusters of one kind, whether of several nodes: of small arrays
 and of large ones. Of eleven public tables of four kinds (8 H100, 8 B200 or B300, 2 nodes of 8 A100 or H100)."""
+LOCAL = 0.4
+"""The part of a host's that is of near sizes alone: where a library changes its protocol."""
 KNOWN = 2.0
 """Clusters that this is worth beside those that are given."""
-ALIKE = np.log(256.0)
-"""Logarithm of a ratio of sizes up to which factors of a cluster are alike."""
+ALIKE, NEAR = float(np.log(256.0)), float(np.log(4.0))
+"""Logarithm of a ratio of sizes up to which factors of a cluster are alike, and the local part of them."""
 NOISE = 0.03
 """Of a row: a cluster measured twice."""
 EIGHT = 1.2816
 """Standard deviations that eight of ten are within."""
 
 
+def parts(us: Floats, several: bool) -> Floats:
+    """Standard deviations (3 x sizes) of the logarithms of times, in us, of one collective: what the host has, alike at
+    all sizes and at near ones, as far as the floor of all times, squared, is of a time; and what the wire has. several:
+    on several nodes."""
+    host = HOST[several] * (us.min() / us) ** 2
+    return np.array([host, LOCAL * host, np.full(len(us), WIRE[several])])
+
+
 def spread(us: Floats, several: bool) -> Floats:
-    """Standard deviation of the logarithms of times, in us, of sizes of one collective: that of hosts as far as the
-    floor of all of them, squared, is of a time. several: on several nodes."""
-    share = (us.min() / us) ** 2
-    return np.asarray(WIRE[several] + (HOST[several] - WIRE[several]) * share, np.float64)
+    """Standard deviation of the logarithms of times, in us, of sizes of one collective."""
+    return np.asarray(np.sqrt((parts(us, several) ** 2).sum(axis=0)), np.float64)
 
 
 def others(us: Floats, several: bool, off: Sequence[tuple[Floats, Floats]] = ()) -> Floats:
@@ -54,6 +62,28 @@ def others(us: Floats, several: bool, off: Sequence[tuple[Floats, Floats]] = ())
     return np.asarray(np.sqrt(own * (1 + 1 / np.maximum(count, 1))), np.float64)
 
 
+def alike(tables: Sequence[Table]) -> bool:
+    """Whether tables are of several clusters of one kind: of one collective on as many ranks and nodes."""
+    return len(tables) > 1 and len({(each.collective, each.ranks, each.nodes) for each in tables}) == 1
+
+
+def middle(tables: Sequence[Table]) -> Table:
+    """The table of the middle of several clusters: at every size of any of them, the geometric mean of all. What a
+    cluster takes at a size that it was not measured at is told by what it takes of the times of the one with the most
+    rows, at the sizes around."""
+    first = max(tables, key=lambda table: len(table.rows))
+    sizes = sorted({row.bytes for table in tables for row in table.rows})
+    logs, at = np.log(interpolated(first.rows, sizes)), np.log(sizes)
+    apart = []
+    for table in tables:
+        own = np.array([row.bytes for row in table.rows])
+        off = np.log([row.us for row in table.rows]) - np.interp(np.log(own), at, logs)
+        apart.append(np.interp(at, np.log(own), off))
+    us = np.exp(logs + np.mean(apart, axis=0))
+    rows = tuple(Row(size, took, "the middle") for size, took in zip(sizes, us.tolist(), strict=True))
+    return replace(first, rows=rows)
+
+
 @dataclass(frozen=True)
 class Own:
     """What rows of a cluster say of it."""
@@ -66,22 +96,20 @@ class Own:
     """Of each row, what the others say that it takes of its time."""
 
 
-def own(sizes: Floats, deviation: Floats, at: Floats, factor: Floats) -> Own:
-    """What rows say of a cluster at `sizes`, where others of its kind have a standard deviation of `deviation`.
+def own(sizes: Floats, deviations: Floats, at: Sequence[int], factor: Floats) -> Own:
+    """What rows say of a cluster at `sizes`, where others of its kind have the standard `deviations`, as `parts`.
 
-    at: the sizes of the rows; factor: what they take of the times of others.
+    at: the places of the rows among the sizes; factor: what they take of the times of others.
     """
-    x, rows = np.log(sizes), np.log(at)
-    of_rows = np.interp(rows, x, deviation)
-
-    def covariance(a: Floats, da: Floats, b: Floats, db: Floats) -> Floats:
-        apart = np.abs(a[:, None] - b[None, :]) / (2 * ALIKE)
-        return np.asarray(da[:, None] * db[None, :] * np.exp(-(apart**2)), np.float64)
-
-    inverse = np.linalg.inv(covariance(rows, of_rows, rows, of_rows) + NOISE**2 * np.eye(len(rows)))
-    cross = covariance(x, deviation, rows, of_rows)
-    logs = np.log(factor)
-    left = deviation**2 - np.einsum("ij,jk,ik->i", cross, inverse, cross)
+    x, logs = np.log(sizes), np.log(factor)
+    apart = x[:, None] - x[None, :]
+    all_ = sum(
+        each[:, None] * each[None, :] * np.exp(-((apart / (2 * length)) ** 2))
+        for each, length in zip(deviations, (ALIKE, NEAR, ALIKE), strict=True)
+    )
+    cross = all_[:, list(at)]
+    inverse = np.linalg.inv(cross[list(at)] + NOISE**2 * np.eye(len(logs)))
+    left = np.diag(all_) - np.einsum("ij,jk,ik->i", cross, inverse, cross)
     # Of a row that is left out: Dubrule, "Cross validation of kriging in a unique neighborhood", 1983.
     held = -(inverse @ logs) / np.diag(inverse)
     return Own(np.exp(cross @ inverse @ logs), np.sqrt(np.maximum(left, 0.0) + NOISE**2), np.exp(held))

@@ -57,12 +57,14 @@ def generation(accelerator: str) -> str | None:
 
 
 class Others:
-    """Protocols of the collectives that the tables of an all-reduce say nothing of."""
+    """Protocols of the collectives that the tables of an all-reduce say nothing of; of an all-gather or reduce-scatter,
+    those of sends and receives in a group."""
 
     def __init__(self, declared: Mapping[str, Any], law: Law, table: Table, rows: Rows) -> None:
         """declared: the machine of the law; rows: those of the table."""
         self._sips = declared["system"]["sips"]
         self._law, self._table = law, table
+        self._once = table.collective in ONE_WAY
         self._launch = float(declared["launch"]["overhead_ns"]) / 1000
         self._model = read(packaged.NCCL_MODEL)
         self._generation = generation(table.accelerator)
@@ -73,7 +75,7 @@ class Others:
 
     def protocols(self, collectives: Sequence[str]) -> dict[str, dict[str, Any]]:
         """The section `protocols` of all_gather, reduce_scatter and all_to_all, as far as these are asked for."""
-        rings = [algorithm for name, algorithm in ONE_WAY.items() if name in collectives]
+        rings = [algorithm for name, algorithm in ONE_WAY.items() if name in collectives and not self._once]
         found: dict[str, dict[str, Any]] = {}
         if rings and self._generation is not None:
             for name, (us, gbs) in self._ring().items():
@@ -91,7 +93,8 @@ class Others:
         """The protocol of sends and receives in a group: all of them take one step, each over the interface of its
         rank."""
         mesh = self._sips.get("topology") == "fully_connected"
-        step = max(GROUP_STEPS * (self._floor - self._launch), self._once_us() - self._launch)
+        both_ways = (self._floor - self._launch) * (2 if self._once else 1)
+        step = max(GROUP_STEPS * both_ways, self._once_us() - self._launch)
         keys: dict[str, Any] = {"step_ns": round(1000 * step, 3)}
         keys["max_gbs"] = _rounded((MESH_SHARE if mesh else GROUP_SHARE) * self._inside_gbs())
         if self._table.nodes > 1:
@@ -120,6 +123,8 @@ class Others:
     def _once_us(self) -> float:
         """Time of a small call whose ring goes round once, in LL."""
         table = self._table
+        if self._once:
+            return self._floor
         if table.nodes == 1 or self._generation is None:
             return self._launch + (self._floor - self._launch) / 2
         # Between nodes, a small all-reduce goes over trees: what is not theirs inside of nodes is the network's.
@@ -131,7 +136,9 @@ class Others:
         network = (self._floor - base - 2 * (each - 1) * inside["tree"]["ll"]) / ways
         network = max(network, float(self._model["step_us"]["network"]["ring"]["ll"]))
         base = float(self._model["base_us"]["ring"]["ll"])
-        return base + (table.ranks - table.nodes) * max(inside["ring"]["ll"], overhead) + (table.nodes - 1) * network
+        return float(
+            base + (table.ranks - table.nodes) * max(inside["ring"]["ll"], overhead) + (table.nodes - 1) * network
+        )
 
     def _ring_gbs(self) -> float:
         """Bandwidth of a ring in Simple."""
@@ -158,9 +165,11 @@ def others(
     template: Template, declared: Mapping[str, Any], law: Law, tables: Sequence[Table], known: coefficients.Coefficients
 ) -> dict[str, dict[str, Any]]:
     """The section `protocols` of what the template's library runs for collectives that no table shows, where the tables
-    are of an all-reduce on one number of ranks; {} elsewhere. declared: the machine of the law."""
+    are of one collective, of those that go round a ring, on one number of ranks; {} elsewhere. declared: the machine of
+    the law."""
     table = max(tables, key=lambda table: len(table.rows))
-    if {(each.collective, each.ranks, each.nodes) for each in tables} != {("all_reduce", table.ranks, table.nodes)}:
+    kinds = {(each.collective, each.ranks, each.nodes) for each in tables}
+    if len(kinds) > 1 or table.collective not in ("all_reduce", *ONE_WAY):
         return {}
     own = template.tree.get("library") or {}
     asked = [name for name in (*ONE_WAY, "all_to_all") if own.get(name) == list(templates.ALGORITHMS[name])]

@@ -35,10 +35,8 @@ def calibrated(
     machine, tree = load_machine(str(prior)), templates.declared(prior)
     bands = [band for band in machine.bands or () if band[:2] == (table.collective, table.ranks)]
     if not bands:
-        known = ", ".join(sorted({f"{band[0]} of {band[1]} ranks" for band in machine.bands or ()})) or "nothing"
-        raise ConfigError(
-            "AHBM-C195", f"{prior} was fitted to {known}, not to {table.collective} of {table.ranks} ranks"
-        )
+        of = ", ".join(sorted({f"{band[0]} of {band[1]} ranks" for band in machine.bands or ()})) or "nothing"
+        raise ConfigError("AHBM-C195", f"{prior} was fitted to {of}, not to {table.collective} of {table.ranks} ranks")
     tell("running the prior")
     first, last = bands[0][2], max(band[3] for band in bands)
     measured = {row.bytes: row for row in table.measured}
@@ -46,10 +44,11 @@ def calibrated(
     sizes = sorted({first, last, *grid, *measured})
     emulator = written.emulator(written.sized(tree, table.ranks))
     us = np.array([written.us(emulator, table.collective, table.ranks, size) for size in sizes])
-    deviation = clusters.others(us, table.nodes > 1)
+    # The prior is one cluster, as far from the middle of all as the other one.
+    apart = np.sqrt(2.0) * clusters.parts(us, table.nodes > 1)
     at = np.array([sizes.index(size) for size in measured])
     factor = np.array([row.us for row in measured.values()]) / us[at]
-    known = clusters.own(np.array(sizes, np.float64), deviation, np.array(list(measured), np.float64), factor)
+    known = clusters.own(np.array(sizes, np.float64), apart, at.tolist(), factor)
     rows = [Row(size, float(took), f"{prior}") for size, took in zip(sizes, us * known.factor, strict=True)]
     tell("fitting to what both say")
     found = calibrate([replace(table, rows=tuple(rows))], prior, tell)

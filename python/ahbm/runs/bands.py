@@ -120,8 +120,9 @@ def _lines(notes: Mapping[str, set[int]], count: int, cases: str) -> Iterable[st
         mean = means[0] if means[0] == means[-1] else f"{means[0]} to {means[-1]}"
         percent = f"{mean} % on average, {worst[-1]} % at worst"
         apart = [match for note in near if (match := _OTHERS.search(note))]
-        others = [f(int(match[group]) for match in apart) for f, group in ((min, 1), (max, 2))] if apart else None
-        yield f"{_NEAR} {some} of {count} {cases}, {percent}{_HELD}" + (_of_others(*others) if others else "")
+        low, high = ([int(match[group]) for match in apart] for group in (1, 2))
+        clusters = _of_others(min(low), max(high)) if apart else ""
+        yield f"{_NEAR} {some} of {count} {cases}, {percent}{_HELD}{clusters}"
     others: dict[str, dict[str, set[int]]] = {}
     for note, at in notes.items():
         if note.startswith(_OTHER):
