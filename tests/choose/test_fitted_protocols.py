@@ -37,7 +37,7 @@ def test_lines_name_protocols_where_they_were_fitted(name: str, tmp_path: Path) 
 
 def test_a_refused_pair_has_no_time_of_its_own() -> None:
     machine = load_machine("p5")
-    table = Oracle(Catalogue.of("all_reduce", NAMES), [machine], [1 << 20]).table()
+    table = Oracle(Catalogue.of("all_reduce", NAMES), [machine], [1 << 26]).table()
     turning, (point,) = Turning(table), table.points()
     assert isinstance(point, Point)
     assert turning.at(point, NAMES[0], Knobs(protocol="ll")).refused

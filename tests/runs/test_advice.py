@@ -276,7 +276,7 @@ def test_other_algorithms_are_among_the_advice() -> None:
 @pytest.mark.parametrize("topology", ["npu_ring_8", "p5", "ring_1d"])
 def test_the_command_of_each_advice_shows_its_time(topology: str) -> None:
     algorithm = "nccl_ring_allreduce" if topology == "p5" else "ring_allreduce"
-    why = explained(topology, algorithm, dtype="f32", op="max")
+    why = explained(topology, algorithm, dtype="f32", op="max", bytes_per_rank="16M")
     told = [entry for entry in best_of(why.advice) if entry.changes or entry.algorithm]
     assert told
     for entry in told:
@@ -337,7 +337,7 @@ CHANGES: list[tuple[str, dict[str, object]]] = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("topology", "changes"), CHANGES)
 def test_a_change_finds_the_protocol_with_the_bandwidth_of_the_size(topology: str, changes: dict[str, object]) -> None:
-    size = 1 << 26 if topology.startswith("polaris") else 1 << 20
+    size = 1 << 26 if topology.startswith("polaris") else 1 << 24
     found = ahbm.run("all_reduce", topology=topology, bytes_per_rank=size, data=False)
     why = found.explain()
     again = ahbm.run("all_reduce", topology=topology, bytes_per_rank=size, data=False, overrides=changes)

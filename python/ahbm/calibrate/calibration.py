@@ -166,7 +166,7 @@ def calibrate(
     )
     named = accelerator or tables[0].accelerator
     machine.tree["calibration"] = block(named, judged, parameters, covariance)
-    machine.tree["calibration"]["ranges"] = ranges(machine, tidy, known)
+    machine.tree["calibration"]["ranges"] = ranges(machine, fitted if apart else tidy, known)
     notes += templates.unstated(machine.tree, named)
     if machine.deviation > DEVIATES:
         message = f"runs of the machine differ from its law by up to {machine.deviation:.0f} %"
@@ -367,13 +367,14 @@ def block(
 
 
 def ranges(machine: _Machine, tables: Sequence[Table], known: coefficients.Coefficients) -> list[dict[str, Any]]:
-    """The sizes of the rows that each protocol was fitted to: those that the law takes it for."""
+    """The sizes of the rows that each protocol was fitted to: those that the law takes it for. Calls of few bytes are
+    those of the library's protocol of small arrays, too, which takes hardly more."""
     found = []
     for table in tables:
         rows = coefficients.rows([table], known)
         used = machine.law.used(rows)
         for number, name in enumerate(written.names(machine.law)):
-            sizes = rows.n[used == number]
+            sizes = rows.n[(used == number) | ((number == machine.law.few) & (used < machine.law.few))]
             if len(sizes):
                 ends = {"from_bytes": int(sizes.min()), "to_bytes": int(sizes.max())}
                 found.append({"protocol": name, "ranks": table.ranks, **ends})
