@@ -157,15 +157,15 @@ def test_a_job_tells_it_of_its_calls(a_job: str, tmp_path: Path, monkeypatch: py
 def test_the_error_of_knobs_is_not_known(a_job: str, tmp_path: Path) -> None:
     ahead = "collectives: {all_reduce: [{selector: {kind: static, algorithms: {all_reduce: {algorithm: ring_allreduce, "
     told = {
-        "protocol: ll": "not the library's own choice, but protocol ll: the error is not known",
+        "protocol: simple": "not the library's own choice, but protocol simple: the error is not known",
         "channels: 1": "calibrated: near this size",
     }
     for knob, note in told.items():
         (tmp_path / "knobs.yaml").write_text(f"{ahead}{knob}}}}}}}}}]}}", encoding="utf-8")
-        report = ahbm.run("all_reduce", topology="azure_nd_h100", bytes_per_rank="1M", ccl="knobs.yaml", data=False)
+        report = ahbm.run("all_reduce", topology="p5", bytes_per_rank="1M", ccl="knobs.yaml", data=False)
         assert report.notes[-1].startswith(note)
-        assert (report.band is None) == (knob == "protocol: ll")
+        assert (report.band is None) == (knob == "protocol: simple")
         out = call(
-            *("run", a_job, "-t", "azure_nd_h100", "--groups", "groups.json", "--ccl", "knobs.yaml"), cwd=tmp_path
+            *("run", a_job, "-t", "p5", "--groups", "groups.json", "--ccl", "knobs.yaml"), cwd=tmp_path
         )
-        assert (f"4 of 4 calls are {note}" in out) == (knob == "protocol: ll")
+        assert (f"4 of 4 calls are {note}" in out) == (knob == "protocol: simple")
