@@ -68,6 +68,15 @@ def test_a_table_of_the_collective_has_its_say() -> None:
     assert us == pytest.approx(40 + (1 << 20) / 300e3, rel=0.05)
 
 
+def test_tables_of_several_collectives_tell_the_groups_of_others() -> None:
+    reduced = _table({size: 30 + size * 1.75 / 230e3 for size in SIZES}, "A100")
+    gathered = _table({size: 20 + size * 0.875 / 230e3 for size in SIZES}, "A100", "all_gather")
+    found = calibrate([reduced, gathered])
+    assert found.tree["protocols"]["p2p"]["algorithms"] == ["grouped_all_to_all"]
+    assert "ring_reduce_scatter" in found.tree["protocols"]["ring_ll"]["algorithms"]
+    assert "ring_all_gather" not in found.tree["protocols"]["ring_ll"]["algorithms"]
+
+
 def test_the_all_reduce_that_was_fitted_stays() -> None:
     found = _fitted(840.0)
     alone = {**found.tree, "protocols": {k: v for k, v in found.tree["protocols"].items() if "algorithms" not in v}}

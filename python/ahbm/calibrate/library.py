@@ -165,13 +165,14 @@ def others(
     template: Template, declared: Mapping[str, Any], law: Law, tables: Sequence[Table], known: coefficients.Coefficients
 ) -> dict[str, dict[str, Any]]:
     """The section `protocols` of what the template's library runs for collectives that no table shows, where the tables
-    are of one collective, of those that go round a ring, on one number of ranks; {} elsewhere. declared: the machine of
-    the law."""
-    table = max(tables, key=lambda table: len(table.rows))
-    kinds = {(each.collective, each.ranks, each.nodes) for each in tables}
-    if len(kinds) > 1 or table.collective not in ("all_reduce", *ONE_WAY):
+    are of collectives that go round a ring, on one number of ranks; {} elsewhere. declared: the machine of the law."""
+    measured = {table.collective for table in tables}
+    told = [table for name in ("all_reduce", *ONE_WAY) for table in tables if table.collective == name]
+    if len({(table.ranks, table.nodes) for table in tables}) > 1 or not told:
         return {}
+    table = max(told, key=lambda each: (each.collective == told[0].collective, len(each.rows)))
     own = template.tree.get("library") or {}
-    asked = [name for name in (*ONE_WAY, "all_to_all") if own.get(name) == list(templates.ALGORITHMS[name])]
+    others = (name for name in (*ONE_WAY, "all_to_all") if name not in measured)
+    asked = [name for name in others if own.get(name) == list(templates.ALGORITHMS[name])]
     found = Others(declared, law, table, coefficients.rows([table], known)).protocols(asked)
     return {name: keys | written.wires(declared) for name, keys in found.items()}
