@@ -100,7 +100,8 @@ def test_a_file_with_other_links_follows_them_too(tmp_path: Path) -> None:
     from ahbm.base import packaged
 
     text = (packaged.TOPOLOGIES / "p5.yaml").read_text("utf-8")
-    wider = text.replace("bandwidth_gbs: 488.68272355388683}", "bandwidth_gbs: 977.36544710777366}")
+    gbs = _value("p5", LINK, 1)
+    wider = text.replace(f"bandwidth_gbs: {gbs}}}", f"bandwidth_gbs: {2 * gbs}}}")
     assert wider != text
     (tmp_path / "wider.yaml").write_text(wider, "utf-8")
     expected = _us("p5", "all_reduce", LARGE, **{LINK: _value("p5", LINK, 2)})

@@ -292,9 +292,9 @@ def used_with(
 ) -> list[tuple[Protocol, Sequence[str]]]:
     """Those of the `usable` protocols that the machine's library uses with any of the `algorithms`, each with those.
 
-    An algorithm that no protocol of the machine names goes with every protocol; so do all where nothing else is left,
-    as for one that a user names at a size where the library takes another. Raises ConfigError (AHBM-C194) for a
-    protocol of an algorithm that ccl.yaml, which names the `known`, does not name.
+    An algorithm that protocols name goes with these alone, and others with the protocols that name none; all go with
+    every protocol where nothing else is left, as for one that a user names at a size where the library takes another.
+    Raises ConfigError (AHBM-C194) for a protocol of an algorithm that ccl.yaml, which names the `known`, does not name.
     """
     bound = {name: protocol.name for protocol in machine.protocols for name in protocol.algorithms}
     if unknown := [name for name in bound if name not in known]:
@@ -306,7 +306,7 @@ def used_with(
     found: list[tuple[Protocol, Sequence[str]]] = []
     for protocol in usable:
         own = [
-            name for name in algorithms if not protocol.algorithms or name in protocol.algorithms or name not in bound
+            name for name in algorithms if (name in protocol.algorithms if name in bound else not protocol.algorithms)
         ]
         if own:
             found.append((protocol, own))

@@ -216,9 +216,12 @@ def _band(report: Report) -> dict[str, float]:
     assert report.band is not None, "only reports of calibrated machines have one"
     us, share = report.latency_ns / 1000, report.band.percent / 100
     low, high = us / (1 + share), us * (1 + share)
+    others = report.band.others
     return {
         "percent": report.band.percent,
         "worst_percent": report.band.worst_percent,
         "low_us": low,
         "high_us": high,
+        **({} if others is None else {"others_low_us": us * (1 + others[0] / 100)}),
+        **({} if others is None else {"others_high_us": us * (1 + others[1] / 100)}),
     }

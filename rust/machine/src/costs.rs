@@ -48,6 +48,9 @@ pub struct Band {
     pub mean_percent: f64,
     /// Largest error, in percent.
     pub worst_percent: f64,
+    /// What eight of ten other clusters of the machine's kind take more than it, least and most, in percent; none where
+    /// nothing is known of others.
+    pub others_percent: Option<(f64, f64)>,
 }
 
 /// Names of the algorithms that a communication library runs, by collective.
