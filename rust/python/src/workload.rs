@@ -18,7 +18,7 @@ use ahbm_program::marks::Region;
 use ahbm_views::timeline_file::Format;
 use ahbm_views::tracks::Tracks;
 use ahbm_wire::store::{Output, store};
-use ahbm_workload::{Linked, Schedule, Transformer, Work};
+use ahbm_workload::{Arithmetic, Linked, Recompute, Schedule, Transformer, Work};
 use numpy::{Element, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -80,7 +80,7 @@ impl Workload {
 
     /// One training step of a transformer; `ahbm.job.transformer.Transformer` says what the numbers mean.
     ///
-    /// `sizes` has each of them by name, `dtype` is a name and its bytes. The interpreter lock is released meanwhile.
+    /// `sizes` has each of them by name, `dtype` is a name and its bytes, `words` has the others. The interpreter lock is released meanwhile.
     /// Raises `ConfigError` (AHBM-C157) for a name that is missing or unknown, and for numbers that are out of range, do
     /// not divide each other as they must, or make too large a job.
     #[staticmethod]
@@ -89,29 +89,38 @@ impl Workload {
         name: &str,
         sizes: HashMap<String, u64>,
         dtype: (String, u64),
-        schedule: &str,
+        words: HashMap<String, String>,
     ) -> PyResult<Self> {
         let wrong = |what: String| errors::raise_one(py, ahbm_findings::Diagnostic::new("AHBM-C157", what));
-        let Some(schedule) = Schedule::ALL.into_iter().find(|known| known.name() == schedule) else {
-            return Err(wrong(format!(
-                "schedule {schedule:?} is none of {}",
-                Schedule::ALL.map(Schedule::name).join(", ")
-            )));
-        };
+        let word = |name: &str| words.get(name).map_or("", String::as_str);
+        let none =
+            |name: &str, known: &[&str]| wrong(format!("{name} {:?} is none of {}", word(name), known.join(", ")));
+        let schedule = Schedule::ALL.into_iter().find(|known| known.name() == word("schedule"));
+        let schedule = schedule.ok_or_else(|| none("schedule", &Schedule::ALL.map(Schedule::name)))?;
+        let recompute = Recompute::ALL.into_iter().find(|known| known.name() == word("recompute"));
+        let recompute = recompute.ok_or_else(|| none("recompute", &Recompute::ALL.map(Recompute::name)))?;
+        let arithmetic = Arithmetic::named(word("arithmetic"));
+        let arithmetic = arithmetic.ok_or_else(|| none("arithmetic", &Arithmetic::ALL.map(Arithmetic::name)))?;
         let mut sizes = sizes;
         let mut take = |name: &str| sizes.remove(name).ok_or_else(|| wrong(format!("{name} is missing")));
         let transformer = Transformer {
             layers: take("layers")?,
             hidden: take("hidden")?,
             heads: take("heads")?,
+            kv_heads: take("kv_heads")?,
             ffn: take("ffn")?,
+            gated: take("gated")? != 0,
             sequence: take("sequence")?,
             vocabulary: take("vocabulary")?,
             micro_batch: take("micro_batch")?,
             micro_batches: take("micro_batches")?,
             dtype: (dtype.0.into(), dtype.1),
+            arithmetic,
             tensor: take("tp")?,
+            context: take("cp")?,
             pipeline: take("pp")?,
+            virtual_stages: take("virtual_stages")?,
+            end_layers: take("end_layers")?,
             data: take("dp")?,
             expert: take("ep")?,
             experts: take("experts")?,
@@ -119,7 +128,10 @@ impl Workload {
             schedule,
             zero: take("zero")?,
             sequence_parallel: take("sequence_parallel")? != 0,
-            recompute: take("recompute")? != 0,
+            recompute,
+            recompute_layers: take("recompute_layers")?,
+            materialized: take("materialized")? != 0,
+            unfused: take("unfused")? != 0,
             bucket_bytes: take("bucket_bytes")?,
         };
         if let Some(unknown) = sizes.keys().min() {
