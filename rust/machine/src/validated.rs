@@ -378,5 +378,5 @@ fn nodes(declared: &Topology, reader: &mut Reader<'_>) -> Custom {
         join(count + 3 * m, count + 2 * m + node, Wire::Spine, 0);
     }
     edges.sort_by_key(|edge| (edge.from, edge.to));
-    Custom::new(count + if m > 1 { 3 * m + 1 } else { 1 }, edges)
+    Custom::of_nodes(count + if m > 1 { 3 * m + 1 } else { 1 }, edges, count, size)
 }

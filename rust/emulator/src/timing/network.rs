@@ -156,13 +156,20 @@ impl<'a> Network<'a> {
                 ties.link(&sim.engine, hop.link, transfer.hop, duration, waited);
             }
             waited = false;
-            let start = link.reserve(transfer.head, duration);
+            // Those of equal ranks follow at once; what holds for the last of them holds for each.
+            let all = duration * u64::from(hop.times);
+            let start = link.reserve(transfer.head, all);
             let last = if bytes.is_multiple_of(self.flit) { first } else { bytes % self.flit };
             let (own, crossed) = (transfer.head_piece, transfer.tail + hop.rate.ps(last));
-            let fed = transfer.tail > transfer.head && crossed > start + duration;
+            // A trunk has room for the first flit while that still comes.
+            let came = if hop.trunk { self.slowest(&transfer, first) } else { 0 };
+            let fed = transfer.tail > transfer.head && crossed + came > start + all;
             // Bytes that come slower than a trunk carries them leave room for those of others.
             let beside = hop.trunk && transfer.tail > transfer.head && crossed > transfer.head + duration;
             let end = if fed { crossed } else { start + duration };
+            if let Some(ties) = sim.ties.filter(|_| hop.times > 1 && !(fed && beside)) {
+                ties.crowded();
+            }
             let leaves = if beside { transfer.head + (end - crossed) } else { start };
             let onward = transfer.hop + 1 < transfer.last;
             if onward || matches!(transfer.arrival, Arrival::Leg(..)) {
@@ -194,6 +201,12 @@ impl<'a> Network<'a> {
             Arrival::Leg(meeting, leg) => sim.at_switch(meeting, leg, &transfer),
             arrival => arrive(sim, arrival, bytes, transfer.tail, transfer.tail_piece),
         }
+    }
+
+    /// What so many bytes take on the slowest link that a transfer has crossed.
+    fn slowest(&self, transfer: &Transfer, bytes: u64) -> u64 {
+        let before = &self.wiring.hops[transfer.first as usize..transfer.hop as usize];
+        before.iter().map(|hop| hop.rate.ps(bytes)).max().unwrap_or(0)
     }
 
     /// One reservation per flit and link. The source offers a flit once the one before it has left. `waited`: as of

@@ -25,6 +25,8 @@ pub(crate) struct Stand {
     pub(crate) link: LinkId,
     /// As of [`Hop`], in the run of many.
     pub(crate) exclusive: bool,
+    /// So many flows of equal ranks cross it where one crosses the link that stands for it.
+    pub(crate) times: u32,
     /// All that crosses it is sent by one rank, and its hops are numbered in one order in every rank of a class.
     pub(crate) ordered: bool,
 }
@@ -38,6 +40,8 @@ pub(super) struct Hop {
     pub(super) exclusive: bool,
     /// As of [`Machine::is_trunk`].
     pub(super) trunk: bool,
+    /// As of [`Stand`]; 1 where nothing stands for others.
+    pub(super) times: u32,
     pub(super) rate: Rate,
     pub(super) after: u64,
 }
@@ -510,7 +514,8 @@ impl Routes<'_> {
             seen.exclusive &= stand.map_or(alone, |stand| stand.exclusive);
             prefix = (prefix ^ (u64::from(hop.link.0) + 1)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
             let trunk = machine.is_trunk(hop.link);
-            self.hops.push(Hop { link, exclusive: false, trunk, rate, after: hop.after_ps });
+            let times = stand.map_or(1, |stand| stand.times);
+            self.hops.push(Hop { link, exclusive: false, trunk, times, rate, after: hop.after_ps });
         }
         let entry = route.hops.first().map_or(Rate::UNLIMITED, |h| machine.link_rate(h.link));
         let (flow, last, head) = (self.list.len() as u32, self.hops.len() as u32, route.head_ps);

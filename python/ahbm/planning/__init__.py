@@ -1,0 +1,1 @@
+"""Which way of cutting a step of training over many ranks is the quickest that fits (`ahbm plan`)."""
