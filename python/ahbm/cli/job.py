@@ -79,6 +79,7 @@ class Model:
     examples=(
         "ahbm job new --layers 4 --hidden 1024 --tp 2 --dp 2 -o step",
         "ahbm job new --layers 8 --hidden 1024 --pp 2 --dp 4 --fsdp -o sharded",
+        "ahbm job new --like llama3-8b --dp 8 --fsdp --micro-batches 1 -o step",
     ),
 )
 @grouped
@@ -89,6 +90,9 @@ def job(
     ] = None,
     *,
     model: Model,
+    model_name: Annotated[
+        str | None, typer.Option("--like", metavar="MODEL", help="A public model, such as llama3-405b.")
+    ] = None,
     fsdp: Annotated[bool, typer.Option("--fsdp", help="As --zero 3.")] = False,
     selective: Annotated[
         bool, typer.Option("--selective", help="What lies between the products of attention is computed again.")
@@ -102,6 +106,7 @@ def job(
     """Write a training job that nobody has recorded: a step of a transformer of any size, cut in any way."""
     from ahbm.base.elements import parse_dtype
     from ahbm.base.sizes import parse_size
+    from ahbm.job.models import like
     from ahbm.job.transformer import read_manifest, transformer_of
 
     if action != "new":
@@ -110,7 +115,8 @@ def job(
         raise ConfigError("AHBM-C146", "ahbm job new writes a trace", hint="name its prefix: -o step")
     if fsdp and model.zero not in (None, 3):
         raise ConfigError("AHBM-C146", f"--fsdp is --zero 3, and --zero {model.zero} is given")
-    values = read_manifest(manifest) if manifest is not None else {}
+    values = {} if model_name is None else like(model_name)
+    values |= read_manifest(manifest) if manifest is not None else {}
     values |= {name: value for name, value in asdict(model).items() if value is not None}
     if model.dtype is not None:
         values["dtype"] = parse_dtype(model.dtype)

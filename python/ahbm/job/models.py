@@ -24,7 +24,7 @@ def names() -> list[str]:
 
 
 def like(name: str) -> dict[str, Any]:
-    """The numbers of a model, as fields of a `Transformer`. Raises ConfigError (AHBM-C157) for one that is not known."""
+    """The numbers of a model, as fields of a `Transformer`. Raises ConfigError (AHBM-C157) for an unknown one."""
     found = _table().get(name)
     if found is None:
         hint = did_you_mean(name, _table()) or f"one of {', '.join(_table())}"

@@ -1,7 +1,7 @@
-"""The least that a step can take: what its ranks compute, and the passes before and behind that a pipeline has to wait for.
+"""The least that a step can take: what its ranks compute, and the passes that a pipeline has to wait for.
 
-A rank computes one kernel at a time. A stage begins when a micro-batch has gone through the stages before it, and what it
-does last has to go back through them. So no step is quicker than this, whatever its communication takes.
+A rank computes one kernel at a time. A stage begins when a micro-batch has gone through the stages before it, and what
+it does last has to go back through them. So no step is quicker than this, whatever its communication takes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Bounds:
         return least
 
     def _measured(self, of: Transformer) -> tuple[dict[str, int], tuple[int, int]]:
-        """What the ends of a model take of a micro-batch, forward and backward together, and what a layer takes each way."""
+        """What the ends of a model take of a micro-batch, both ways together, and what a layer takes each way."""
         kernels = kernels_of(of.workload(), 0)
         taken = self._machine.kernels_ps([kernel for _, _, kernel in kernels])
         ends, layer = {"embedding": 0, "head": 0}, [0, 0]

@@ -36,8 +36,8 @@ class Choices:
 
 
 def candidates(model: Mapping[str, Any], ranks: int, batch: int, choices: Choices, node: int) -> Iterator[Transformer]:
-    """All plans of a model for `ranks` ranks and `batch` sequences of a step, in a fixed order; tensor-parallel ranks stay
-    inside of a node of `node` ranks.
+    """All plans of a model for `ranks` ranks and `batch` sequences of a step, in a fixed order; tensor-parallel ranks
+    stay inside of a node of `node` ranks.
 
     Raises ConfigError (AHBM-C157) for numbers of a model that are none, or where not one plan divides ranks, batch and
     layers as it must.
@@ -86,7 +86,7 @@ def _plan(
     if cut["virtual_stages"] > 1 and (pp == 1 or micro_batches % pp):
         return None
     # Parameters that are gathered for each micro-batch of a pipeline are never the quickest.
-    if cut["zero"] and dp * cut["cp"] == 1 or cut["zero"] == 3 and pp > 1:
+    if (cut["zero"] and dp * cut["cp"] == 1) or (cut["zero"] == 3 and pp > 1):
         return None
     layers = model["layers"]
     ends = 0 if layers % chunks == 0 else 1 if (layers + 2) % chunks == 0 else None

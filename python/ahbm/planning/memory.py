@@ -1,8 +1,8 @@
 """What a rank holds of a step of training: parameters, gradients, optimizer and activations, by formulae.
 
 Sources: Korthikanti et al., *Reducing Activation Recomputation in Large Transformer Models* (MLSys 2023), section 4;
-Rajbhandari et al., *ZeRO* (SC 2020), section 3; Narayanan et al. (SC 2021), section 2.2, for how many micro-batches of a
-pipeline are in flight.
+Rajbhandari et al., *ZeRO* (SC 2020), section 3; Narayanan et al. (SC 2021), section 2.2, for how many micro-batches of
+a pipeline are in flight.
 """
 
 from __future__ import annotations

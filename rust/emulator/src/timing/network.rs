@@ -153,21 +153,22 @@ impl<'a> Network<'a> {
             let link = &self.links[hop.link as usize];
             let duration = hop.rate.ps(bytes);
             if let Some(ties) = sim.ties.filter(|_| !hop.exclusive) {
-                ties.link(&sim.engine, hop.link, transfer.hop, duration, waited);
+                let holds = if hop.open { 0 } else { duration };
+                ties.link(&sim.engine, hop.link, transfer.hop, holds, waited);
             }
             waited = false;
             // Those of equal ranks follow at once; what holds for the last of them holds for each.
             let all = duration * u64::from(hop.times);
-            let start = link.reserve(transfer.head, all);
+            let reserved = link.reserve(transfer.head, all);
+            // Nobody waits at a trunk that its ways cannot fill.
+            let (start, all) = if hop.open { (transfer.head, duration) } else { (reserved, all) };
             let last = if bytes.is_multiple_of(self.flit) { first } else { bytes % self.flit };
             let (own, crossed) = (transfer.head_piece, transfer.tail + hop.rate.ps(last));
-            // A trunk has room for the first flit while that still comes.
-            let came = if hop.trunk { self.slowest(&transfer, first) } else { 0 };
-            let fed = transfer.tail > transfer.head && crossed + came > start + all;
+            let fed = transfer.tail > transfer.head && crossed > start + all;
             // Bytes that come slower than a trunk carries them leave room for those of others.
             let beside = hop.trunk && transfer.tail > transfer.head && crossed > transfer.head + duration;
             let end = if fed { crossed } else { start + duration };
-            if let Some(ties) = sim.ties.filter(|_| hop.times > 1 && !(fed && beside)) {
+            if let Some(ties) = sim.ties.filter(|_| hop.times > 1 && !hop.open && !(fed && beside)) {
                 ties.crowded();
             }
             let leaves = if beside { transfer.head + (end - crossed) } else { start };
@@ -203,12 +204,6 @@ impl<'a> Network<'a> {
         }
     }
 
-    /// What so many bytes take on the slowest link that a transfer has crossed.
-    fn slowest(&self, transfer: &Transfer, bytes: u64) -> u64 {
-        let before = &self.wiring.hops[transfer.first as usize..transfer.hop as usize];
-        before.iter().map(|hop| hop.rate.ps(bytes)).max().unwrap_or(0)
-    }
-
     /// One reservation per flit and link. The source offers a flit once the one before it has left. `waited`: as of
     /// [`Self::cut_through`].
     pub(super) fn flits(&self, sim: &Sim<'_, impl Recorder>, transfer: Transfer, mut waited: bool) {
@@ -221,6 +216,9 @@ impl<'a> Network<'a> {
                     break;
                 }
                 let duration = hop.rate.ps(flit.bytes);
+                if let Some(ties) = sim.ties.filter(|_| hop.times > 1) {
+                    ties.crowded();
+                }
                 if let Some(ties) = sim.ties.filter(|_| !hop.exclusive) {
                     ties.link(&sim.engine, hop.link, flit.hop, duration, waited);
                 }

@@ -40,6 +40,8 @@ pub(super) struct Hop {
     pub(super) exclusive: bool,
     /// As of [`Machine::is_trunk`].
     pub(super) trunk: bool,
+    /// A trunk that carries what all ways of its node carry together: nobody waits for others there.
+    pub(super) open: bool,
     /// As of [`Stand`]; 1 where nothing stands for others.
     pub(super) times: u32,
     pub(super) rate: Rate,
@@ -483,6 +485,12 @@ struct Routes<'a> {
     max_hops: u64,
 }
 
+/// The bandwidth of the slowest way of a route to or from the trunks between nodes, in GB/s.
+fn ways_gbs(machine: &Machine, route: &Route) -> f64 {
+    let ways = route.hops.iter().filter(|hop| !machine.is_trunk(hop.link));
+    ways.map(|hop| machine.link_rate(hop.link).gbs()).fold(f64::INFINITY, f64::min)
+}
+
 impl Routes<'_> {
     /// Adds a PE's flow between two nodes.
     fn open(&mut self, machine: &Machine, by: (PeId, Way), from: Node, to: Node) -> Result<u32, Diagnostic> {
@@ -503,6 +511,7 @@ impl Routes<'_> {
         let stream = (by.0, by.1, machine.dma_link(route.links()));
         let first = self.hops.len() as u32;
         let mut prefix = 0u64;
+        let way = ways_gbs(machine, route);
         for hop in &route.hops {
             let rate = machine.link_rate(hop.link);
             let stand = self.stands.map(|stands| stands[&hop.link]);
@@ -515,7 +524,8 @@ impl Routes<'_> {
             prefix = (prefix ^ (u64::from(hop.link.0) + 1)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
             let trunk = machine.is_trunk(hop.link);
             let times = stand.map_or(1, |stand| stand.times);
-            self.hops.push(Hop { link, exclusive: false, trunk, times, rate, after: hop.after_ps });
+            let open = trunk && rate.gbs() >= way * f64::from(machine.node_size());
+            self.hops.push(Hop { link, exclusive: false, trunk, open, times, rate, after: hop.after_ps });
         }
         let entry = route.hops.first().map_or(Rate::UNLIMITED, |h| machine.link_rate(h.link));
         let (flow, last, head) = (self.list.len() as u32, self.hops.len() as u32, route.head_ps);
