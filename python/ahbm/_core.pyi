@@ -2476,6 +2476,7 @@ class Workload:
         step: int | None = None,
         host_gaps: bool = False,
         symmetric: bool = False,
+        scaled: bool = False,
     ) -> Workload:
         """Reads the job that a path names: the prefix of a Chakra trace, one of its files, or a folder that holds one; or
         the trace of a rank that PyTorch wrote (.json, .json.gz), whose siblings are found by their names, or a folder of
@@ -2529,7 +2530,7 @@ class Workload:
         """
 
     @staticmethod
-    def transformer(name: str, sizes: Mapping[str, int], dtype: tuple[str, int], schedule: str) -> Workload:
+    def transformer(name: str, sizes: Mapping[str, int], dtype: tuple[str, int], words: Mapping[str, str]) -> Workload:
         """One training step of a transformer; `ahbm.job.transformer.Transformer` says what the numbers mean.
 
         `sizes` has each of them by name, `dtype` is a name and its bytes. The interpreter lock is released meanwhile.
