@@ -174,8 +174,8 @@ def test_a_recorded_step_is_the_job_that_was_made_of_it() -> None:
 
 
 def alone(groups: dict[str, int], host_us: float = 30.0) -> dict[str, Any]:
-    """One rank's step in a world of one: three kernels of 10 us, two of them with a reduction without a kernel
-    per group and its bytes, and an optimizer that waits for all."""
+    """One rank's step in a world of one: three kernels of 10 us, a reduction without a kernel behind each of the first
+    two per group and its bytes, and an optimizer that waits for all."""
     events: list[dict[str, Any]] = []
     host, device = 1000.0, 1000.0
 
@@ -218,7 +218,7 @@ def test_one_ranks_record_is_the_step_of_many(tmp_path: Path) -> None:
     alone_ns = ahbm.run("all_reduce", topology=RING, bytes_per_rank=1 << 20, dtype="f32").latency_ns
     step = replayed(path, replicas=8)
     assert [(call.collective, call.ranks, call.bytes) for call in step.calls] == [("all_reduce", 8, 1 << 20)] * 2
-    # The second reduction begins when the first one has ended; what follows waits for it.
+    # The second reduction begins when the second kernel and the first reduction have ended; what follows waits for it.
     assert alone_ns > 10_000
     assert step.latency_ns == pytest.approx(10_000 + 2 * alone_ns + 10_000, abs=1e-3)
     for rank in step.ranks:

@@ -1,4 +1,4 @@
-//! Traces that PyTorch writes, as jobs: the profiler's (kineto), and host execution traces.
+//! Traces that PyTorch writes, as jobs: the profiler's (kineto), host execution traces, and dumps of the Flight Recorder.
 //!
 //! A file is the trace of one rank, plain or gzip. The duration of a communication kernel contains waiting for other
 //! ranks, so it is dropped: the kernel becomes a call of its collective, size and group. Computations keep their
@@ -22,6 +22,7 @@ mod comms;
 mod events;
 mod facts;
 mod files;
+mod flight;
 mod host;
 mod kineto;
 mod lone;
@@ -70,6 +71,7 @@ struct Usage {
 enum Trace {
     Kineto(events::Recorded),
     Host(host::Hosted),
+    Flight(flight::Dumped),
 }
 
 impl Trace {
@@ -83,13 +85,14 @@ impl Trace {
                 Self::Kineto(recorded)
             }
             Kind::Host => Self::Host(host::read(file, stream)?),
+            Kind::Flight => Self::Flight(flight::read(file, stream)?),
         })
     }
 
     fn rank(&self) -> Option<u32> {
         match self {
             Self::Kineto(recorded) => recorded.rank,
-            Self::Host(_) => None,
+            Self::Host(_) | Self::Flight(_) => None,
         }
     }
 
@@ -102,6 +105,7 @@ impl Trace {
                 stated.chain(recorded.world).max().unwrap_or(0)
             }
             Self::Host(hosted) => hosted.communications.iter().map(|(_, facts)| size(facts)).max().unwrap_or(0),
+            Self::Flight(dumped) => dumped.world(),
         }
     }
 }
@@ -212,6 +216,13 @@ fn job(
         let what = format!("all {world} ranks do what rank {} did: only its trace is there", ranked[0].0);
         gather.note(note(what));
     }
+    let mut dumps: Vec<(u32, &str, &flight::Dumped)> = Vec::new();
+    for (rank, file, trace) in &ranked {
+        if let Trace::Flight(dumped) = trace {
+            dumps.push((*rank, file, dumped));
+        }
+    }
+    let joined = (!dumps.is_empty()).then(|| flight::joined(&mut gather, &dumps));
     let mut cut = 0;
     for (rank, (_, file, trace)) in (0..).zip(&ranked) {
         let graph = match trace {
@@ -221,6 +232,7 @@ fn job(
                 graph
             }
             Trace::Host(hosted) => host::graph(&mut gather, rank, file, hosted, options.scaled)?,
+            Trace::Flight(dumped) => flight::graph(&mut gather, rank, file, dumped, joined.as_ref())?,
         };
         gather.add(graph);
     }
@@ -234,7 +246,11 @@ fn job(
         options.budget.check(Limit::Steps, gather.nodes().saturating_mul(world.into())).map_err(one)?;
         (1..world).try_for_each(|_| gather.repeat())?;
     }
-    Ok(gather.finish())
+    let mut workload = gather.finish();
+    if joined.is_some() {
+        flight::judged(&mut workload, &dumps)?;
+    }
+    Ok(workload)
 }
 
 fn missing(ranked: &[(u32, String, Trace)], world: u32) -> Diagnostic {
@@ -245,6 +261,7 @@ fn missing(ranked: &[(u32, String, Trace)], world: u32) -> Diagnostic {
     let what = format!("the job has {world} ranks; {} have no trace: {}{more}", lacking.len(), listed.join(", "));
     let finding = Diagnostic::new("AHBM-F185", what).site("the trace that is there", &*ranked[0].1);
     match ranked {
+        [(.., Trace::Flight(_)), ..] => finding.hint("a rank that has crashed leaves none: look at its log first"),
         [(rank, ..)] => finding.hint(format!(
             "give the folder with the traces of all ranks; or --symmetric: the others do what rank {rank} does"
         )),
