@@ -22,8 +22,8 @@ def _list(about: str) -> typer.models.OptionInfo:
 @app.command(
     page="plan",
     examples=(
-        "ahbm plan llama3-8b -t p5 --ranks 8 --batch 64",
-        "ahbm plan model.yaml -t h100_2_nodes --ranks 64 --batch 256 --tp 4,8 --price-per-hour 2.5",
+        "ahbm plan gpt2 -t dgx_h100 --ranks 2 --batch 4 --micro-batch 1 --recompute none",
+        "ahbm plan gpt2 -t p5 --ranks 4 --batch 8 --tp 1,2 --pp 1 --micro-batch 2 --price-per-hour 2.5",
     ),
 )
 @grouped

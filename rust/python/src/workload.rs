@@ -10,6 +10,7 @@ use crate::logs::{self, Part};
 use crate::machine::Machine;
 use crate::operand;
 use crate::program::{PIECES, Program};
+use crate::steps;
 use ahbm_emulator::training::{self, Lanes, Launch, Replay, Terms, Why};
 use ahbm_emulator::{Options, Span, simulate};
 use ahbm_formats::chakra::{ReadOptions, Sort};
@@ -18,7 +19,7 @@ use ahbm_program::marks::Region;
 use ahbm_views::timeline_file::Format;
 use ahbm_views::tracks::Tracks;
 use ahbm_wire::store::{Output, store};
-use ahbm_workload::{Arithmetic, Linked, Recompute, Schedule, Transformer, Work};
+use ahbm_workload::{Linked, Work};
 use numpy::{Element, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -92,51 +93,7 @@ impl Workload {
         words: HashMap<String, String>,
     ) -> PyResult<Self> {
         let wrong = |what: String| errors::raise_one(py, ahbm_findings::Diagnostic::new("AHBM-C157", what));
-        let word = |name: &str| words.get(name).map_or("", String::as_str);
-        let none =
-            |name: &str, known: &[&str]| wrong(format!("{name} {:?} is none of {}", word(name), known.join(", ")));
-        let schedule = Schedule::ALL.into_iter().find(|known| known.name() == word("schedule"));
-        let schedule = schedule.ok_or_else(|| none("schedule", &Schedule::ALL.map(Schedule::name)))?;
-        let recompute = Recompute::ALL.into_iter().find(|known| known.name() == word("recompute"));
-        let recompute = recompute.ok_or_else(|| none("recompute", &Recompute::ALL.map(Recompute::name)))?;
-        let arithmetic = Arithmetic::named(word("arithmetic"));
-        let arithmetic = arithmetic.ok_or_else(|| none("arithmetic", &Arithmetic::ALL.map(Arithmetic::name)))?;
-        let mut sizes = sizes;
-        let mut take = |name: &str| sizes.remove(name).ok_or_else(|| wrong(format!("{name} is missing")));
-        let transformer = Transformer {
-            layers: take("layers")?,
-            hidden: take("hidden")?,
-            heads: take("heads")?,
-            kv_heads: take("kv_heads")?,
-            ffn: take("ffn")?,
-            gated: take("gated")? != 0,
-            sequence: take("sequence")?,
-            vocabulary: take("vocabulary")?,
-            micro_batch: take("micro_batch")?,
-            micro_batches: take("micro_batches")?,
-            dtype: (dtype.0.into(), dtype.1),
-            arithmetic,
-            tensor: take("tp")?,
-            context: take("cp")?,
-            pipeline: take("pp")?,
-            virtual_stages: take("virtual_stages")?,
-            end_layers: take("end_layers")?,
-            data: take("dp")?,
-            expert: take("ep")?,
-            experts: take("experts")?,
-            top_k: take("top_k")?,
-            schedule,
-            zero: take("zero")?,
-            sequence_parallel: take("sequence_parallel")? != 0,
-            recompute,
-            recompute_layers: take("recompute_layers")?,
-            materialized: take("materialized")? != 0,
-            unfused: take("unfused")? != 0,
-            bucket_bytes: take("bucket_bytes")?,
-        };
-        if let Some(unknown) = sizes.keys().min() {
-            return Err(wrong(format!("{unknown} is no number of a transformer")));
-        }
+        let transformer = steps::transformer(sizes, dtype, &words).map_err(wrong)?;
         interruptible(py, || Linked::new(transformer.workload(name)?)).map(|inner| Self { inner: inner.into() })
     }
 
