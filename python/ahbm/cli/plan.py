@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -65,7 +65,7 @@ def plan(
     if place.ranks is None:
         raise ConfigError("AHBM-C146", "ahbm plan divides a model over ranks", hint="--ranks 64")
     values = like(model) if model in names() or not Path(model).exists() else read_manifest(model)
-    numbers = {
+    numbers: dict[str, str | None] = {
         "tp": tp,
         "pp": pp,
         "virtual_stages": virtual_stages,
@@ -74,10 +74,8 @@ def plan(
         "zero": zero,
         "micro_batch": micro_batch,
     }
-    choices = Choices(
-        **{name: _numbers(name, text) for name, text in numbers.items() if text is not None},
-        recompute=None if recompute is None else recompute.split(","),
-    )
+    limits: dict[str, Any] = {name: _numbers(name, text) for name, text in numbers.items() if text is not None}
+    choices = Choices(**limits, recompute=None if recompute is None else recompute.split(","))
     found = search(
         values,
         ranks_of(place),

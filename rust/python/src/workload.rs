@@ -48,9 +48,9 @@ impl Workload {
     /// not exist and those that close a circle; `limits` are pairs of a name of `plan_limits()` and a number. Of traces
     /// of PyTorch, `step` takes the profiler's step of this number instead of all, `host_gaps` keeps the time that the
     /// host takes between launches, `symmetric` lets all ranks do what the one rank with a trace does, and `scaled` keeps
-    /// communications of groups of one rank for `replicated`. The interpreter lock is released meanwhile. Raises `FormatError` (AHBM-F131 to F139, F149, F183 to F187),
-    /// `UnsupportedError` (AHBM-U234 for a process group of unknown ranks), `ConfigError` (AHBM-C146 for options that do
-    /// not go with the trace), `BudgetError`.
+    /// communications of groups of one rank for `replicated`. The interpreter lock is released meanwhile. Raises
+    /// `FormatError` (AHBM-F131 to F139, F149, F183 to F187), `UnsupportedError` (AHBM-U234 for a process group of unknown
+    /// ranks), `ConfigError` (AHBM-C146 for options that do not go with the trace), `BudgetError`.
     #[staticmethod]
     #[pyo3(signature = (path, *, groups=Given::ok(HashMap::new()), lenient=false, limits=Vec::new(), step=None,
                         host_gaps=false, symmetric=false, scaled=false),
@@ -81,9 +81,9 @@ impl Workload {
 
     /// One training step of a transformer; `ahbm.job.transformer.Transformer` says what the numbers mean.
     ///
-    /// `sizes` has each of them by name, `dtype` is a name and its bytes, `words` has the others. The interpreter lock is released meanwhile.
-    /// Raises `ConfigError` (AHBM-C157) for a name that is missing or unknown, and for numbers that are out of range, do
-    /// not divide each other as they must, or make too large a job.
+    /// `sizes` has each of them by name, `dtype` is a name and its bytes, `words` has the others. The interpreter lock is
+    /// released meanwhile. Raises `ConfigError` (AHBM-C157) for a name that is missing or unknown, and for numbers that are
+    /// out of range, do not divide each other as they must, or make too large a job.
     #[staticmethod]
     fn transformer(
         py: Python<'_>,
