@@ -72,15 +72,9 @@ def forced(machine: Machine, name: str, nbytes: int, ranks: int | None = None) -
 def permits(machine: Machine, name: str, nbytes: int, ranks: int | None = None) -> bool:
     """Whether a protocol by its name may be named for a size: on a machine that was fitted to measurements, up to
     `BEYOND` times from the rows that it was fitted to, and beyond all rows with the last of them."""
-    least, most = reach(machine, name, ranks)
-    return least <= nbytes and (most is None or nbytes <= most)
-
-
-def reach(machine: Machine, name: str, ranks: int | None = None) -> Range:
-    """The sizes that a protocol by its name may be named for; all on a machine without such a protocol."""
     own = next((protocol.name for protocol in machine.protocols if protocol.name.lower() == name.lower()), None)
     least, most = (0, None) if own is None else _fitted(machine, own, ranks)
-    return -(-least // BEYOND), None if most is None else most * BEYOND
+    return -(-least // BEYOND) <= nbytes and (most is None or nbytes <= most * BEYOND)
 
 
 def _fitted(machine: Machine, name: str, ranks: int | None) -> Range:

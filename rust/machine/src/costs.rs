@@ -66,7 +66,7 @@ pub enum DmaChannels {
 /// Everything an operation can cost besides the links it crosses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Costs {
-    /// The host's start of a collective that runs alone.
+    /// The start of a collective, which every call takes.
     pub launch_ps: Ps,
     /// Charged for every `tl` call.
     pub dispatch_ps: Ps,
