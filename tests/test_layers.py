@@ -26,7 +26,7 @@ LAYERS = (
     ("ranks",),
     ("job", "front", "torch", "mscclpp"),
     ("sweeps", "calibrate"),
-    ("choose",),
+    ("choose", "planning"),
     ("views",),
     ("cli",),
 )

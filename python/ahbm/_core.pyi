@@ -2477,6 +2477,7 @@ class Workload:
         step: int | None = None,
         host_gaps: bool = False,
         symmetric: bool = False,
+        scaled: bool = False,
     ) -> Workload:
         """Reads the job that a path names: the prefix of a Chakra trace, one of its files, or a folder that holds one; or
         the trace of a rank that PyTorch wrote (.json, .json.gz), whose siblings are found by their names, or a folder of
@@ -2485,10 +2486,10 @@ class Workload:
         `groups` has the ranks of process groups that nodes only name; `lenient` leaves out dependencies on nodes that do
         not exist and those that close a circle; `limits` are pairs of a name of `plan_limits()` and a number. Of traces
         of PyTorch, `step` takes the profiler's step of this number instead of all, `host_gaps` keeps the time that the
-        host takes between launches, and `symmetric` lets all ranks do what the one rank with a trace does. The
-        interpreter lock is released meanwhile. Raises `FormatError` (AHBM-F131 to F139, F149, F183 to F187),
-        `UnsupportedError` (AHBM-U234 for a process group of unknown ranks), `ConfigError` (AHBM-C146 for options that do
-        not go with the trace), `BudgetError`.
+        host takes between launches, `symmetric` lets all ranks do what the one rank with a trace does, and `scaled` keeps
+        communications of groups of one rank for `replicated`. The interpreter lock is released meanwhile. Raises
+        `FormatError` (AHBM-F131 to F139, F149, F183 to F187), `UnsupportedError` (AHBM-U234 for a process group of unknown
+        ranks), `ConfigError` (AHBM-C146 for options that do not go with the trace), `BudgetError`.
         """
 
     @property
@@ -2530,12 +2531,12 @@ class Workload:
         """
 
     @staticmethod
-    def transformer(name: str, sizes: Mapping[str, int], dtype: tuple[str, int], schedule: str) -> Workload:
+    def transformer(name: str, sizes: Mapping[str, int], dtype: tuple[str, int], words: Mapping[str, str]) -> Workload:
         """One training step of a transformer; `ahbm.job.transformer.Transformer` says what the numbers mean.
 
-        `sizes` has each of them by name, `dtype` is a name and its bytes. The interpreter lock is released meanwhile.
-        Raises `ConfigError` (AHBM-C157) for a name that is missing or unknown, and for numbers that are out of range, do
-        not divide each other as they must, or make too large a job.
+        `sizes` has each of them by name, `dtype` is a name and its bytes, `words` has the others. The interpreter lock is
+        released meanwhile. Raises `ConfigError` (AHBM-C157) for a name that is missing or unknown, and for numbers that are
+        out of range, do not divide each other as they must, or make too large a job.
         """
 
     def write(self, /, prefix: str | PathLike[str]) -> list[Path]:

@@ -251,3 +251,27 @@ def test_the_jobs_of_the_corpus(number: int) -> None:
             assert facts(replayed(job, "npu_ring_8", job.ranks, How())) == facts(whole), path
             compared += 1
     assert compared or not folders
+
+
+@pytest.mark.parametrize(
+    ("cut", "left"),
+    [
+        ({"tp": 8, "dp": 4}, 1),
+        ({"tp": 8, "pp": 2, "dp": 2}, 2),
+        ({"tp": 4, "pp": 4, "dp": 2, "sequence_parallel": True, "zero": 1}, 4),
+        ({"tp": 8, "dp": 4, "zero": 3}, 1),
+        ({"tp": 2, "cp": 4, "dp": 4}, None),
+        ({"dp": 32}, 8),
+    ],
+)
+@pytest.mark.parametrize("machine", ["h100_2_nodes", "dgx_a100_2_nodes"])
+def test_ranks_of_nodes_are_alike(cut: dict[str, Any], left: int | None, machine: str) -> None:
+    job = changed(STEP, kv_heads=8, micro_batches=4, layers=8, **cut).workload()
+    found = simulated(job, machine, 32)
+    assert left is None or found == left
+
+
+def test_a_tapered_spine_is_shared_in_turn() -> None:
+    """Messages that wait for each other between nodes are those of all ranks."""
+    job = changed(STEP, tp=8, dp=4).workload()
+    assert simulated(job, "h100_2_nodes", 32, **{"system.sips.nodes.taper": 4}) == 32

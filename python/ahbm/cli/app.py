@@ -17,7 +17,7 @@ PANELS = {
     "Run": ("run", "bench", "sweep", "report", "astra"),
     "Check": ("check", "explore", "numerics"),
     "Understand": ("explain", "inspect", "compare", "features"),
-    "Build": ("init", "new", "synth", "ladder", "tune", "convert", "job"),
+    "Build": ("init", "new", "synth", "ladder", "tune", "convert", "job", "plan"),
     "Machines, and what there is": ("list", "topology", "calibrate", "probe"),
 }
 """The commands in the order of `ahbm --help`."""

@@ -28,6 +28,8 @@ class Model:
     layers: Annotated[int | None, _number("Layers.")] = None
     hidden: Annotated[int | None, _number("Width of the residual stream.")] = None
     heads: Annotated[int | None, _number("Attention heads; else one for every 128 of --hidden.")] = None
+    kv_heads: Annotated[int | None, _number("Heads of keys and values; else as many as --heads.")] = None
+    gated: Annotated[bool | None, typer.Option("--gated", help="The feed-forward part has a gate (SwiGLU).")] = None
     ffn: Annotated[int | None, _number("Width of the feed-forward part; else 4 times --hidden.")] = None
     sequence: Annotated[int | None, _number("Tokens of a sequence; else 2048.")] = None
     vocabulary: Annotated[int | None, _number("Tokens that exist; else 50304.")] = None
@@ -39,8 +41,16 @@ class Model:
             "-d", "--dtype", autocompletion=completion.dtypes, help="Of parameters and activations; else bf16."
         ),
     ] = None
+    arithmetic: Annotated[
+        str | None, typer.Option(metavar="TYPE", help="Products are computed in f16 (default), f32, tf32, f64 or f8.")
+    ] = None
     tp: Annotated[int | None, _number("Tensor-parallel ranks.")] = None
+    cp: Annotated[int | None, _number("Context-parallel ranks, of which each has a part of a sequence.")] = None
     pp: Annotated[int | None, _number("Pipeline stages.")] = None
+    virtual_stages: Annotated[int | None, _number("Chunks of layers of a pipeline rank (interleaved 1F1B).")] = None
+    end_layers: Annotated[
+        int | None, _number("Layers that embedding and head count as; stages may be uneven then.")
+    ] = None
     dp: Annotated[int | None, _number("Data-parallel ranks.")] = None
     ep: Annotated[int | None, _number("Expert-parallel ranks, out of the data-parallel ones.")] = None
     experts: Annotated[int | None, _number("Experts of a layer.")] = None
@@ -55,6 +65,13 @@ class Model:
     recompute: Annotated[
         bool | None, typer.Option("--recompute", help="Layers are computed again in the backward pass.")
     ] = None
+    recompute_layers: Annotated[int | None, _number("So many layers of a rank are computed again; else all.")] = None
+    materialized: Annotated[
+        bool | None, typer.Option("--materialized", help="Attention without a fused kernel: its scores lie in memory.")
+    ] = None
+    unfused: Annotated[
+        bool | None, typer.Option("--unfused", help="Activations and residuals are kernels of their own.")
+    ] = None
 
 
 @app.command(
@@ -62,6 +79,7 @@ class Model:
     examples=(
         "ahbm job new --layers 4 --hidden 1024 --tp 2 --dp 2 -o step",
         "ahbm job new --layers 8 --hidden 1024 --pp 2 --dp 4 --fsdp -o sharded",
+        "ahbm job new --like llama3-8b --dp 8 --fsdp --micro-batches 1 -o step",
     ),
 )
 @grouped
@@ -72,7 +90,13 @@ def job(
     ] = None,
     *,
     model: Model,
+    model_name: Annotated[
+        str | None, typer.Option("--like", metavar="MODEL", help="A public model, such as llama3-405b.")
+    ] = None,
     fsdp: Annotated[bool, typer.Option("--fsdp", help="As --zero 3.")] = False,
+    selective: Annotated[
+        bool, typer.Option("--selective", help="What lies between the products of attention is computed again.")
+    ] = False,
     bucket: Annotated[
         str | None, typer.Option("--bucket", metavar="SIZE", help="Gradients that are reduced together; else 25M.")
     ] = None,
@@ -82,6 +106,7 @@ def job(
     """Write a training job that nobody has recorded: a step of a transformer of any size, cut in any way."""
     from ahbm.base.elements import parse_dtype
     from ahbm.base.sizes import parse_size
+    from ahbm.job.models import like
     from ahbm.job.transformer import read_manifest, transformer_of
 
     if action != "new":
@@ -90,12 +115,17 @@ def job(
         raise ConfigError("AHBM-C146", "ahbm job new writes a trace", hint="name its prefix: -o step")
     if fsdp and model.zero not in (None, 3):
         raise ConfigError("AHBM-C146", f"--fsdp is --zero 3, and --zero {model.zero} is given")
-    values = read_manifest(manifest) if manifest is not None else {}
+    values = {} if model_name is None else like(model_name)
+    values |= read_manifest(manifest) if manifest is not None else {}
     values |= {name: value for name, value in asdict(model).items() if value is not None}
     if model.dtype is not None:
         values["dtype"] = parse_dtype(model.dtype)
     if fsdp:
         values["zero"] = 3
+    if selective:
+        if model.recompute:
+            raise ConfigError("AHBM-C146", "--selective is a part of --recompute: only one can be meant")
+        values["recompute"] = "selective"
     if bucket is not None:
         values["bucket_bytes"] = parse_size(bucket)
     name = output.name.removesuffix(".et").encode(errors="replace").decode()

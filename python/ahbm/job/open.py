@@ -10,7 +10,7 @@ from os.path import isdir
 from pathlib import Path
 from typing import Any
 
-from ahbm._core import trace_sort
+from ahbm._core import Workload, trace_sort
 from ahbm.base.arguments import checked
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.load import is_prefix
@@ -19,7 +19,7 @@ from ahbm.config.reading import PLAIN, Reading
 from ahbm.core.spec import Spec
 from ahbm.dsl.script import Script
 from ahbm.errors import ConfigError
-from ahbm.job.options import OF_FILES, OF_SCRIPTS, OfCollective, OfJob, OfPlan, given, names_of, only
+from ahbm.job.options import OF_FILES, OF_SCRIPTS, OfCollective, OfJob, OfPlan, given, names_of, only, refuse
 from ahbm.job.reading import How
 from ahbm.job.targets import Again, Collective, Job, PlanFile, Target
 from ahbm.runs import plans
@@ -28,8 +28,8 @@ from ahbm.source.located import refuse_kernel
 
 
 @checked
-def open_(target: str | Path | Report | Spec, **options: Any) -> Target | Again:
-    """Opens what can be run: a collective's name, the file of a plan or of a job, a report, or a spec.
+def open_(target: str | Path | Workload | Report | Spec, **options: Any) -> Target | Again:
+    """Opens what can be run: a collective's name, the file of a plan or of a job, a job in memory, a report, or a spec.
 
     `options`, of names and files: fields of `ahbm.job.options.OfCollective`, `OfPlan` or `OfJob`, of `ahbm.job.reading.
     How` for a job, and of `OF_SCRIPTS` and `OF_FILES`. `open(...).run()` runs the target, `.explain()` says why it
@@ -45,6 +45,9 @@ def open_(target: str | Path | Report | Spec, **options: Any) -> Target | Again:
         if spec is None:
             raise ConfigError("AHBM-C148", "a report that was read from JSON has no program", hint="run it again")
         return Again(spec)
+    if isinstance(target, Workload):
+        refuse_reading(target.name, said := given(options))
+        return Job(target.name, OfJob.of(target.name, said), target)
     name, said = str(target), given(options)
     match kind_of(name, said):
         case "collective":
@@ -59,6 +62,12 @@ def open_(target: str | Path | Report | Spec, **options: Any) -> Target | Again:
     refuse_kernel(name)
     hint = did_you_mean(name, COLLECTIVES)
     raise ConfigError("AHBM-C144", f"{name} is no collective, no plan and no job", hint=hint)
+
+
+def refuse_reading(name: str, said: Mapping[str, Any]) -> None:
+    """Raises ConfigError (AHBM-C146) for options of reading, of a job that is in memory."""
+    of_traces = [key for key in ("groups", "step", "host_gaps", "symmetric", "reading", "kind") if key in said]
+    refuse(name, "is a job in memory, of which no trace is read", of_traces)
 
 
 def plan_of(name: str, said: Mapping[str, Any]) -> PlanFile:

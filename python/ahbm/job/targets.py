@@ -263,6 +263,8 @@ class Job(Target):
 
     target: str
     options: OfJob
+    workload: Workload | None = None
+    """The job, where it is no trace."""
     is_job = True
 
     @property
@@ -287,7 +289,7 @@ class Job(Target):
         from ahbm.job.best import best
 
         how = self.options.how
-        return best(read_job(self.target, how), plans.label(self.target), self.options.setup(), how)
+        return best(self.job(how), self._label, self.options.setup(), how)
 
     @checked
     def what_if(self, *changes: Mapping[str, Any]) -> WhatIf:
@@ -296,9 +298,21 @@ class Job(Target):
 
         return what_if(self, changes)
 
+    @property
+    def _label(self) -> str:
+        return plans.label(self.target) if self.workload is None else self.target
+
+    def job(self, how: How) -> Workload:
+        """The job, read where it is a trace. Raises as `ahbm.job.reading.read`."""
+        if self.workload is None:
+            return read_job(self.target, how)
+        return self.workload if how.replicas is None else self.workload.replicated(how.replicas)
+
     def _replayed(self) -> JobReport:
         setup, how = self.options.setup(), self.options.how
-        label = plans.label(self.target)
+        label = self._label
+        if self.workload is not None:
+            return replay(self.job(how), label, setup, how)
         report, found = replay(self.target, label, setup, how), recorded(self.target, how.step)
         if idle := tuple(self._idle(report, how)):
             performed = replace(report.performed, notes=(*report.performed.notes, *idle))

@@ -14,6 +14,10 @@ from ahbm.errors import ConfigError, Site
 
 SCHEDULES = ("1f1b", "gpipe")
 """Orders of micro-batches in a pipeline stage."""
+RECOMPUTE = ("none", "selective", "full")
+"""What the backward pass computes again: nothing, what lies between the products of attention, or whole layers."""
+ARITHMETIC = ("f16", "f32", "tf32", "f64", "f8")
+"""Types that products are computed in."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +33,12 @@ class Transformer:
     """Width of the residual stream."""
     heads: int | None = None
     """Attention heads; without it, one for every 128 of `hidden`."""
+    kv_heads: int | None = None
+    """Heads of keys and values (grouped-query attention); without it, as many as `heads`."""
     ffn: int | None = None
     """Width between the two products of the feed-forward part, of one expert; without it, 4 * `hidden`."""
+    gated: bool = False
+    """The first product of the feed-forward part has twice the columns: one half is the gate of the other (SwiGLU)."""
     sequence: int = 2048
     """Tokens of a sequence."""
     vocabulary: int = 50304
@@ -41,10 +49,18 @@ class Transformer:
     """Micro-batches of a step, for each data-parallel rank."""
     dtype: str = "bf16"
     """Of parameters, activations and gradients."""
+    arithmetic: str = "f16"
+    """Type that products are computed in: "f16" (bf16 too), "f32", "tf32", "f64" or "f8"."""
     tp: int = 1
     """Tensor-parallel ranks."""
+    cp: int = 1
+    """Context-parallel ranks: each has a part of every sequence, keys and values go around them in a ring."""
     pp: int = 1
     """Pipeline stages."""
+    virtual_stages: int = 1
+    """Chunks of layers of a pipeline rank, which stand apart (interleaved 1F1B)."""
+    end_layers: int = 0
+    """Layers that the embedding, and the head, count as where layers are divided; above 0 stages may be uneven."""
     dp: int = 1
     """Data-parallel ranks."""
     ep: int = 1
@@ -59,8 +75,15 @@ class Transformer:
     """What data-parallel ranks shard: 0 nothing, 1 optimizer states, 2 also gradients, 3 also parameters (FSDP)."""
     sequence_parallel: bool = False
     """Norms work on parts of the sequence: all_gather and reduce_scatter take the place of all_reduce."""
-    recompute: bool = False
-    """The backward pass of a layer begins with its forward pass."""
+    recompute: bool | str = False
+    """What the backward pass computes again: "none" (False), "selective", what lies between the products of attention,
+    or "full" (True), whole layers."""
+    recompute_layers: int = 0
+    """So many layers of a rank are computed again, the first ones; 0 for all."""
+    materialized: bool = False
+    """The scores of attention lie in memory: products, softmax and dropout are kernels of their own."""
+    unfused: bool = False
+    """Activations, and residuals with dropout, are kernels of their own; else norms and products contain them."""
     bucket_bytes: int = 25 << 20
     """Gradients that are reduced together, at least; where parameters are sharded, it is a layer's."""
 
@@ -71,24 +94,31 @@ class Transformer:
         too large a job.
         """
         sizes = asdict(self)
-        dtype, schedule = sizes.pop("dtype"), sizes.pop("schedule")
+        dtype, schedule, arithmetic = sizes.pop("dtype"), sizes.pop("schedule"), sizes.pop("arithmetic")
+        recompute = sizes.pop("recompute")
+        if isinstance(recompute, bool):
+            recompute = "full" if recompute else "none"
         for key, value in sizes.items():
             flag = isinstance(getattr(type(self), key, None), bool)
             if value is not None and (isinstance(value, bool) is not flag or not _is_count(value)):
                 wanted = "true or false" if flag else "a whole number from 0"
                 raise ConfigError("AHBM-C157", f"{key} is {str(value)[:40]!r}, not {wanted}")
-        if schedule not in SCHEDULES:
-            raise ConfigError("AHBM-C157", f"schedule is {str(schedule)[:40]!r}", hint=f"one of {', '.join(SCHEDULES)}")
+        words = {"schedule": schedule, "recompute": recompute, "arithmetic": arithmetic}
+        for (key, word), known in zip(words.items(), (SCHEDULES, RECOMPUTE, ARITHMETIC), strict=True):
+            if word not in known:
+                raise ConfigError("AHBM-C157", f"{key} is {str(word)[:40]!r}", hint=f"one of {', '.join(known)}")
         if not isinstance(dtype, str) or dtype not in ELEMENTS:
             hint = f"one of {', '.join(ELEMENTS)}"
             raise ConfigError("AHBM-C157", f"dtype is {str(dtype)[:40]!r}", hint=hint)
         if self.heads is None:
             sizes["heads"] = max(self.hidden // 128, 1)
+        if self.kv_heads is None:
+            sizes["kv_heads"] = sizes["heads"]
         if self.ffn is None:
             sizes["ffn"] = 4 * self.hidden
         if sizes["ffn"] >= 1 << 64:
             raise ConfigError("AHBM-C157", f"hidden is {self.hidden}: too wide")
-        return Workload.transformer(name, sizes, (dtype, ELEMENTS[dtype].storage.itemsize), schedule)
+        return Workload.transformer(name, sizes, (dtype, ELEMENTS[dtype].storage.itemsize), words)
 
 
 def _is_count(value: Any) -> bool:

@@ -105,8 +105,9 @@ def points(runs: Iterable[tuple[str, Job]]) -> Iterator[Point]:
 
 def _replayed(run: Job, jobs: Jobs) -> JobReport:
     options = replace(run.options, overrides=_resolved(run.options))
-    job = jobs.of(run.target, options.how)
-    return replay(job, plans.label(run.target), options.setup(), options.how)
+    job = jobs.of(run.target, options.how) if run.workload is None else run.job(options.how)
+    label = plans.label(run.target) if run.workload is None else run.target
+    return replay(job, label, options.setup(), options.how)
 
 
 def _resolved(where: Where) -> Mapping[str, object] | None:

@@ -2,13 +2,15 @@
 
 use crate::Machine;
 use crate::sip_links::Shape;
+use std::collections::BTreeMap;
 
 impl Machine {
     /// Whether a renumbering of the SIPs that takes every `from[i]` to `to[i]` leaves the machine as it is, routes
     /// included: what runs on the SIPs `from` then takes the same time on the SIPs `to`.
     ///
     /// Any renumbering does on a switch and where all SIPs are connected, a translation on a ring and on a torus, and an
-    /// exclusive or with one number on a hypercube. A mesh, a custom network and a machine with faults have none.
+    /// exclusive or with one number on a hypercube. Among nodes it is one that takes the SIPs of a node to those of a node. A
+    /// mesh, a custom network and a machine with faults have none.
     pub fn carries(&self, from: &[u32], to: &[u32]) -> bool {
         if from.len() != to.len() {
             return false;
@@ -33,6 +35,14 @@ impl Machine {
                 })
             }
             Shape::Hypercube { .. } => pairs().all(|(a, b)| a ^ b == from[0] ^ to[0]),
+            Shape::Custom(_) if self.topology == "nodes" => {
+                let size = self.node_size();
+                let (mut forth, mut back) = (BTreeMap::new(), BTreeMap::new());
+                pairs().all(|(a, b)| {
+                    let (a, b) = (a / size, b / size);
+                    *forth.entry(a).or_insert(b) == b && *back.entry(b).or_insert(a) == a
+                })
+            }
             Shape::Grid { wrap: false, .. } | Shape::Custom(_) => false,
         }
     }

@@ -10,6 +10,8 @@ use ahbm_findings::suggestion;
 
 const MAX_PES: u64 = 16 << 20;
 const MAX_CUSTOM_SIPS: u32 = 4_096;
+/// The most SIPs of a network of nodes, whose ways need no search.
+const MAX_NODES_SIPS: u32 = 1 << 17;
 
 /// The shape of a machine that keeps all budgets.
 #[derive(Debug)]
@@ -197,9 +199,10 @@ fn network(declared: &Topology, reader: &mut Reader<'_>) -> Option<SipNetwork> {
         Kind::FullyConnected => Some(SipNetwork::FullyConnected),
         Kind::Switch => Some(SipNetwork::Switch),
         Kind::Custom | Kind::Nodes => {
-            if count > MAX_CUSTOM_SIPS {
+            let most = if sips.topology == Kind::Nodes { MAX_NODES_SIPS } else { MAX_CUSTOM_SIPS };
+            if count > most {
                 let name = sips.topology.name();
-                let message = format!("{count} SIPs are more than the limit of {MAX_CUSTOM_SIPS} for a {name} network");
+                let message = format!("{count} SIPs are more than the limit of {most} for a {name} network");
                 reader.report_paths(&["system.sips.count"], "AHBM-T009", message, "use one of the regular networks");
                 return None;
             }
@@ -378,5 +381,5 @@ fn nodes(declared: &Topology, reader: &mut Reader<'_>) -> Custom {
         join(count + 3 * m, count + 2 * m + node, Wire::Spine, 0);
     }
     edges.sort_by_key(|edge| (edge.from, edge.to));
-    Custom::new(count + if m > 1 { 3 * m + 1 } else { 1 }, edges)
+    Custom::of_nodes(count + if m > 1 { 3 * m + 1 } else { 1 }, edges, count, size)
 }

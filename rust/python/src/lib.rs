@@ -60,6 +60,7 @@ mod recipe;
 mod recording;
 mod selection;
 mod sources;
+mod steps;
 mod symbolic;
 mod synthesis;
 mod timeline;

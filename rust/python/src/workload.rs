@@ -10,6 +10,7 @@ use crate::logs::{self, Part};
 use crate::machine::Machine;
 use crate::operand;
 use crate::program::{PIECES, Program};
+use crate::steps;
 use ahbm_emulator::training::{self, Lanes, Launch, Replay, Terms, Why};
 use ahbm_emulator::{Options, Span, simulate};
 use ahbm_formats::chakra::{ReadOptions, Sort};
@@ -18,7 +19,7 @@ use ahbm_program::marks::Region;
 use ahbm_views::timeline_file::Format;
 use ahbm_views::tracks::Tracks;
 use ahbm_wire::store::{Output, store};
-use ahbm_workload::{Linked, Schedule, Transformer, Work};
+use ahbm_workload::{Linked, Work};
 use numpy::{Element, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -47,9 +48,9 @@ impl Workload {
     /// not exist and those that close a circle; `limits` are pairs of a name of `plan_limits()` and a number. Of traces
     /// of PyTorch, `step` takes the profiler's step of this number instead of all, `host_gaps` keeps the time that the
     /// host takes between launches, `symmetric` lets all ranks do what the one rank with a trace does, and `scaled` keeps
-    /// communications of groups of one rank for `replicated`. The interpreter lock is released meanwhile. Raises `FormatError` (AHBM-F131 to F139, F149, F183 to F187),
-    /// `UnsupportedError` (AHBM-U234 for a process group of unknown ranks), `ConfigError` (AHBM-C146 for options that do
-    /// not go with the trace), `BudgetError`.
+    /// communications of groups of one rank for `replicated`. The interpreter lock is released meanwhile. Raises
+    /// `FormatError` (AHBM-F131 to F139, F149, F183 to F187), `UnsupportedError` (AHBM-U234 for a process group of unknown
+    /// ranks), `ConfigError` (AHBM-C146 for options that do not go with the trace), `BudgetError`.
     #[staticmethod]
     #[pyo3(signature = (path, *, groups=Given::ok(HashMap::new()), lenient=false, limits=Vec::new(), step=None,
                         host_gaps=false, symmetric=false, scaled=false),
@@ -80,51 +81,19 @@ impl Workload {
 
     /// One training step of a transformer; `ahbm.job.transformer.Transformer` says what the numbers mean.
     ///
-    /// `sizes` has each of them by name, `dtype` is a name and its bytes. The interpreter lock is released meanwhile.
-    /// Raises `ConfigError` (AHBM-C157) for a name that is missing or unknown, and for numbers that are out of range, do
-    /// not divide each other as they must, or make too large a job.
+    /// `sizes` has each of them by name, `dtype` is a name and its bytes, `words` has the others. The interpreter lock is
+    /// released meanwhile. Raises `ConfigError` (AHBM-C157) for a name that is missing or unknown, and for numbers that are
+    /// out of range, do not divide each other as they must, or make too large a job.
     #[staticmethod]
     fn transformer(
         py: Python<'_>,
         name: &str,
         sizes: HashMap<String, u64>,
         dtype: (String, u64),
-        schedule: &str,
+        words: HashMap<String, String>,
     ) -> PyResult<Self> {
         let wrong = |what: String| errors::raise_one(py, ahbm_findings::Diagnostic::new("AHBM-C157", what));
-        let Some(schedule) = Schedule::ALL.into_iter().find(|known| known.name() == schedule) else {
-            return Err(wrong(format!(
-                "schedule {schedule:?} is none of {}",
-                Schedule::ALL.map(Schedule::name).join(", ")
-            )));
-        };
-        let mut sizes = sizes;
-        let mut take = |name: &str| sizes.remove(name).ok_or_else(|| wrong(format!("{name} is missing")));
-        let transformer = Transformer {
-            layers: take("layers")?,
-            hidden: take("hidden")?,
-            heads: take("heads")?,
-            ffn: take("ffn")?,
-            sequence: take("sequence")?,
-            vocabulary: take("vocabulary")?,
-            micro_batch: take("micro_batch")?,
-            micro_batches: take("micro_batches")?,
-            dtype: (dtype.0.into(), dtype.1),
-            tensor: take("tp")?,
-            pipeline: take("pp")?,
-            data: take("dp")?,
-            expert: take("ep")?,
-            experts: take("experts")?,
-            top_k: take("top_k")?,
-            schedule,
-            zero: take("zero")?,
-            sequence_parallel: take("sequence_parallel")? != 0,
-            recompute: take("recompute")? != 0,
-            bucket_bytes: take("bucket_bytes")?,
-        };
-        if let Some(unknown) = sizes.keys().min() {
-            return Err(wrong(format!("{unknown} is no number of a transformer")));
-        }
+        let transformer = steps::transformer(sizes, dtype, &words).map_err(wrong)?;
         interruptible(py, || Linked::new(transformer.workload(name)?)).map(|inner| Self { inner: inner.into() })
     }
 

@@ -52,7 +52,7 @@ pub use linked::{Chunk, Linked, Share};
 pub use messages::Message;
 pub use node::{CallSpec, Collective, MessageSpec, Node, PartSpec, Work};
 pub use shares::Shares;
-pub use transformer::{Schedule, Transformer};
+pub use transformer::{Recompute, Schedule, Transformer};
 pub use workload::{Gather, Group, Groups, Rank, Workload};
 
 use ahbm_findings::Diagnostic;

@@ -14,6 +14,7 @@ mod stage;
 
 pub use order::Schedule;
 
+use crate::kernel::Arithmetic;
 use crate::one;
 use crate::workload::{Gather, Groups, Workload};
 use ahbm_findings::Diagnostic;
@@ -28,8 +29,12 @@ pub struct Transformer {
     pub hidden: u64,
     /// Attention heads.
     pub heads: u64,
+    /// Heads of keys and values, each of which several heads of queries share.
+    pub kv_heads: u64,
     /// Width between the two products of the feed-forward part, of one expert where there are experts.
     pub ffn: u64,
+    /// The first of the two products has twice the columns: one half is the gate of the other.
+    pub gated: bool,
     /// Tokens of a sequence.
     pub sequence: u64,
     /// Tokens that exist; each tensor-parallel rank has an equal part of them, rounded up.
@@ -40,10 +45,18 @@ pub struct Transformer {
     pub micro_batches: u64,
     /// Element type of parameters, activations and gradients, and its bytes.
     pub dtype: (Box<str>, u64),
+    /// The type that products are computed in.
+    pub arithmetic: Arithmetic,
     /// Tensor-parallel ranks.
     pub tensor: u64,
+    /// Context-parallel ranks, each of which has a part of every sequence; keys and values go around them in a ring.
+    pub context: u64,
     /// Pipeline stages.
     pub pipeline: u64,
+    /// Chunks of layers of a pipeline rank, which stand apart (interleaved).
+    pub virtual_stages: u64,
+    /// Layers that the embedding, and the head, count as where layers are divided over stages.
+    pub end_layers: u64,
     /// Data-parallel ranks.
     pub data: u64,
     /// Expert-parallel ranks, out of the data-parallel ones.
@@ -58,18 +71,49 @@ pub struct Transformer {
     pub zero: u64,
     /// Norms work on parts of the sequence; all_gather and reduce_scatter take the place of all_reduce.
     pub sequence_parallel: bool,
-    /// The backward pass of a layer begins with its forward pass.
-    pub recompute: bool,
+    /// What is computed again in the backward pass.
+    pub recompute: Recompute,
+    /// Of a rank so many layers are computed again, the first ones; 0 for all.
+    pub recompute_layers: u64,
+    /// The scores of attention lie in memory: products, softmax and dropout are kernels of their own.
+    pub materialized: bool,
+    /// Activations, and residuals with dropout, are kernels of their own.
+    pub unfused: bool,
     /// Gradients that are reduced together, at least; of stages 0 to 2.
     pub bucket_bytes: u64,
 }
 
+/// What a layer does not keep for its backward pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Recompute {
+    /// All is kept.
+    None,
+    /// What lies between the products of attention is not (Korthikanti et al.); a fused attention never keeps it.
+    Selective,
+    /// Nothing but its input is.
+    Full,
+}
+
+impl Recompute {
+    /// Each.
+    pub const ALL: [Self; 3] = [Self::None, Self::Selective, Self::Full];
+
+    /// As the field writes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Selective => "selective",
+            Self::Full => "full",
+        }
+    }
+}
+
 /// Ranks that a job may have.
-const MAX_RANKS: u128 = 1 << 16;
+const MAX_RANKS: u128 = 1 << 17;
 /// Bound on layers times micro-batches: each takes at most about 60 nodes, held once per stage.
 const MAX_HELD: u128 = 1 << 17;
 /// The same over all ranks.
-const MAX_PLACES: u128 = 1 << 22;
+const MAX_PLACES: u128 = 1 << 24;
 /// No count of operations or bytes may reach this.
 const MAX_COUNT: u128 = 1 << 62;
 
@@ -81,24 +125,51 @@ impl Transformer {
     /// them at once.
     pub fn workload(&self, name: &str) -> Result<Workload, Vec<Diagnostic>> {
         self.check()?;
-        let (tensor, data) = (self.tensor as u32, self.data as u32);
-        let mut gather = Gather::new(name, tensor * data * self.pipeline as u32, Groups::default());
+        let (tensor, context) = (self.tensor as u32, self.context as u32);
+        let members = self.members() as u32;
+        let mut gather = Gather::new(name, members * self.pipeline as u32, Groups::default());
         for stage in 0..self.pipeline as u32 {
             let bound = self.groups(&mut gather, stage)?;
-            let lead = stage * tensor * data;
-            let neighbour = |by: i64| u32::try_from(i64::from(lead) + by * i64::from(tensor * data)).ok();
-            let previous = neighbour(-1);
-            let next = neighbour(1).filter(|&rank| rank < gather.size());
+            let lead = stage * members;
             let file = |rank: u32| format!("{name} rank {rank}");
-            gather.add(Stage::new(self, stage, file(lead), bound(0), previous, next).finish()?);
-            for offset in 1..tensor * data {
+            gather.add(Stage::new(self, stage, file(lead), bound(0)).finish()?);
+            for offset in 1..members {
                 let (of, own) = (bound(0), bound(offset));
                 let group =
                     |known: u32| own[of.iter().position(|&role| role == Some(known)).unwrap_or(0)].unwrap_or(known);
-                gather.add_like(lead, file(lead + offset), group, |peer| peer + offset);
+                // Of the own stage only neighbours in the ring of context-parallel ranks are peers.
+                let peer = |peer: u32| {
+                    if !(lead..lead + members).contains(&peer) {
+                        return peer + offset;
+                    }
+                    let (t, c, d) = (offset % tensor, offset / tensor % context, offset / tensor / context);
+                    lead + t + tensor * ((c + (peer - lead) / tensor) % context + context * d)
+                };
+                gather.add_like(lead, file(lead + offset), group, peer);
             }
         }
         Ok(gather.finish())
+    }
+
+    /// Ranks of a pipeline stage.
+    fn members(&self) -> u64 {
+        self.tensor * self.context * self.data
+    }
+
+    /// First layer and number of layers of each chunk, in the order of the model.
+    fn chunks(&self) -> Vec<(u64, u64)> {
+        let count = self.pipeline * self.virtual_stages;
+        let all = self.layers + 2 * self.end_layers;
+        let mut first = 0;
+        let chunk = |at: u64| {
+            let mut layers = all / count + u64::from(at < all % count);
+            for end in [0, count - 1] {
+                layers = if at == end { layers.saturating_sub(self.end_layers) } else { layers };
+            }
+            first += layers;
+            (first - layers, layers)
+        };
+        (0..count).map(chunk).collect()
     }
 
     /// Makes the groups of a stage; the answer gives those of a rank by its position in the stage, by [`Role`].
@@ -107,7 +178,8 @@ impl Transformer {
         gather: &mut Gather,
         stage: u32,
     ) -> Result<impl Fn(u32) -> [Option<u32>; Role::COUNT] + use<>, Vec<Diagnostic>> {
-        let (tensor, data, expert) = (self.tensor as u32, self.data as u32, self.expert as u32);
+        // Context-parallel ranks have the same parameters, too.
+        let (tensor, data, expert) = (self.tensor as u32, (self.data * self.context) as u32, self.expert as u32);
         let first = stage * tensor * data;
         let mut made: [Vec<u32>; Role::COUNT] = Default::default();
         for role in Role::ALL {
@@ -154,13 +226,18 @@ impl Transformer {
             ("layers", self.layers, 1, 1 << 16),
             ("hidden", self.hidden, 1, 1 << 20),
             ("heads", self.heads, 1, 1 << 16),
+            ("kv_heads", self.kv_heads, 1, 1 << 16),
             ("ffn", self.ffn, 1, 1 << 24),
             ("sequence", self.sequence, 1, 1 << 24),
             ("vocabulary", self.vocabulary, 1, 1 << 24),
             ("micro_batch", self.micro_batch, 1, 1 << 16),
             ("micro_batches", self.micro_batches, 1, 1 << 16),
             ("tp", self.tensor, 1, 1 << 16),
+            ("cp", self.context, 1, 1 << 16),
             ("pp", self.pipeline, 1, 1 << 16),
+            ("virtual_stages", self.virtual_stages, 1, 1 << 16),
+            ("end_layers", self.end_layers, 0, 1 << 16),
+            ("recompute_layers", self.recompute_layers, 0, 1 << 16),
             ("dp", self.data, 1, 1 << 16),
             ("ep", self.expert, 1, 1 << 16),
             ("experts", self.experts, 0, 1 << 16),
@@ -178,14 +255,32 @@ impl Transformer {
             return Err(findings);
         }
         let mut divides = vec![
-            ("pp", self.pipeline, "layers", self.layers),
             ("tp", self.tensor, "heads", self.heads),
             ("heads", self.heads, "hidden", self.hidden),
             ("tp", self.tensor, "ffn", self.ffn),
             ("ep", self.expert, "dp", self.data),
         ];
+        if self.kv_heads != self.heads {
+            divides.push(("tp", self.tensor, "kv_heads", self.kv_heads));
+            divides.push(("kv_heads", self.kv_heads, "heads", self.heads));
+        }
+        divides.extend((self.context > 1).then_some(("cp", self.context, "sequence", self.sequence)));
         if self.sequence_parallel {
-            divides.push(("tp", self.tensor, "sequence", self.sequence));
+            divides.push(("tp", self.tensor, "sequence", self.sequence / self.context));
+        }
+        let chunks = self.pipeline.saturating_mul(self.virtual_stages);
+        if self.end_layers == 0 {
+            let name = if self.virtual_stages > 1 { "pp times virtual_stages" } else { "pp" };
+            divides.insert(0, (name, chunks, "layers", self.layers));
+        }
+        if self.virtual_stages > 1 {
+            divides.push(("pp", self.pipeline, "micro_batches", self.micro_batches));
+            if self.pipeline == 1 || self.schedule == Schedule::GPipe {
+                findings.push(wrong("virtual_stages need pp above 1 and the schedule 1f1b".into()));
+            }
+        }
+        if self.context > 1 && (self.materialized || routed) {
+            findings.push(wrong("cp above 1 needs a fused attention, and a model without experts".into()));
         }
         if routed {
             divides.push(("ep", self.expert, "experts", self.experts));
@@ -205,7 +300,13 @@ impl Transformer {
             return Err(findings);
         }
         let wide = u128::from;
-        let ranks = wide(self.tensor) * wide(self.pipeline) * wide(self.data);
+        let few = |&(_, layers): &(u64, u64)| layers == 0 && self.end_layers > 0;
+        if u128::from(chunks) > wide(self.layers) + 2 * wide(self.end_layers)
+            || self.chunks().iter().filter(|c| few(c)).count() > 2
+        {
+            return Err(one(wrong(format!("{} layers are too few for {chunks} chunks of layers", self.layers))));
+        }
+        let ranks = wide(self.tensor) * wide(self.pipeline) * wide(self.data) * wide(self.context);
         if ranks > MAX_RANKS {
             return Err(one(wrong(format!("{ranks} ranks, at most {MAX_RANKS}"))));
         }

@@ -93,7 +93,8 @@ fn apart(site: &Site, stands: &[u32]) -> bool {
 /// The link that stands for each link in use; none where links for which one stands carry different flows.
 ///
 /// A flow of an agent is many flows of the whole run, one for each rank of the class. At every hop they must be on links
-/// of one class, on every link of it, and on none of them twice.
+/// of one class, on every link of it, and on none of them twice; but for the trunks between nodes, each of which carries
+/// equally many of them.
 pub(super) fn links(
     sites: &Sites,
     stands: &[u32],
@@ -146,19 +147,35 @@ pub(super) fn links(
     if !shared_alike(&channels, stands) {
         return None;
     }
-    let mut last = vec![usize::MAX; sites.links.len()];
+    let trunks: Vec<bool> = sites.links.iter().map(|&link| machine.is_trunk(link)).collect();
+    // Per link, the use that was seen last, and how often it is on the link.
+    let mut last = vec![(usize::MAX, 0u32); sites.links.len()];
+    let mut counts = Vec::with_capacity(uses.len());
     for (number, links) in uses.iter().enumerate() {
         for &link in links {
-            if std::mem::replace(&mut last[link as usize], number) == number {
+            let (seen, count) = &mut last[link as usize];
+            *count = if *seen == number { *count + 1 } else { 1 };
+            *seen = number;
+            if *count > 1 && !trunks[link as usize] {
                 return None;
             }
             classes.join(links[0], link);
         }
+        let count = last[links[0] as usize].1;
+        if links.iter().any(|&link| last[link as usize].1 != count) {
+            return None;
+        }
+        counts.push(count);
     }
     let mut sizes = vec![0; sites.links.len()];
     (0..sites.links.len() as u32).for_each(|link| sizes[classes.of(link) as usize] += 1);
-    if uses.iter().any(|links| sizes[classes.of(links[0]) as usize] != links.len()) {
-        return None;
+    let mut shared = vec![0u32; sites.links.len()];
+    for (links, &count) in uses.iter().zip(&counts) {
+        let class = classes.of(links[0]) as usize;
+        let known = std::mem::replace(&mut shared[class], count);
+        if sizes[class] * count as usize != links.len() || ![0, count].contains(&known) {
+            return None;
+        }
     }
     let alone = alone(sites, machine);
     // Hops of one launch are numbered as its channels are, those of many launches are not.
@@ -176,7 +193,8 @@ pub(super) fn links(
     let stand = |at: u32| {
         let by = classes.of(at);
         let (exclusive, ordered) = (alone[by as usize], ordered.contains(&by));
-        (sites.links[at as usize], Stand { link: sites.links[by as usize], exclusive, ordered })
+        let times = shared[by as usize].max(1);
+        (sites.links[at as usize], Stand { link: sites.links[by as usize], exclusive, times, ordered })
     };
     Some((0..sites.links.len() as u32).map(stand).collect())
 }

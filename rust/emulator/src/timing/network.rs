@@ -153,16 +153,24 @@ impl<'a> Network<'a> {
             let link = &self.links[hop.link as usize];
             let duration = hop.rate.ps(bytes);
             if let Some(ties) = sim.ties.filter(|_| !hop.exclusive) {
-                ties.link(&sim.engine, hop.link, transfer.hop, duration, waited);
+                let holds = if hop.open { 0 } else { duration };
+                ties.link(&sim.engine, hop.link, transfer.hop, holds, waited);
             }
             waited = false;
-            let start = link.reserve(transfer.head, duration);
+            // Those of equal ranks follow at once; what holds for the last of them holds for each.
+            let all = duration * u64::from(hop.times);
+            let reserved = link.reserve(transfer.head, all);
+            // Nobody waits at a trunk that its ways cannot fill.
+            let (start, all) = if hop.open { (transfer.head, duration) } else { (reserved, all) };
             let last = if bytes.is_multiple_of(self.flit) { first } else { bytes % self.flit };
             let (own, crossed) = (transfer.head_piece, transfer.tail + hop.rate.ps(last));
-            let fed = transfer.tail > transfer.head && crossed > start + duration;
+            let fed = transfer.tail > transfer.head && crossed > start + all;
             // Bytes that come slower than a trunk carries them leave room for those of others.
             let beside = hop.trunk && transfer.tail > transfer.head && crossed > transfer.head + duration;
             let end = if fed { crossed } else { start + duration };
+            if let Some(ties) = sim.ties.filter(|_| hop.times > 1 && !hop.open && !(fed && beside)) {
+                ties.crowded();
+            }
             let leaves = if beside { transfer.head + (end - crossed) } else { start };
             let onward = transfer.hop + 1 < transfer.last;
             if onward || matches!(transfer.arrival, Arrival::Leg(..)) {
@@ -208,6 +216,9 @@ impl<'a> Network<'a> {
                     break;
                 }
                 let duration = hop.rate.ps(flit.bytes);
+                if let Some(ties) = sim.ties.filter(|_| hop.times > 1) {
+                    ties.crowded();
+                }
                 if let Some(ties) = sim.ties.filter(|_| !hop.exclusive) {
                     ties.link(&sim.engine, hop.link, flit.hop, duration, waited);
                 }

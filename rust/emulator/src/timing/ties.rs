@@ -164,6 +164,11 @@ impl Ties {
         }
     }
 
+    /// Messages of equal ranks that share a trunk do not cross it side by side: the last of them waits.
+    pub(super) fn crowded(&self) {
+        self.found.set(Some("messages of ranks that seem alike wait for each other between nodes"));
+    }
+
     /// An agent is about to occupy an engine of its PE.
     pub(super) fn engine(&self, engine: &Engine, of: EngineOf, agent: u32, duration: Time) {
         let (at, start) = (engine.now(), self.starts[agent as usize].get());

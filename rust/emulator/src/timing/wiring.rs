@@ -25,6 +25,8 @@ pub(crate) struct Stand {
     pub(crate) link: LinkId,
     /// As of [`Hop`], in the run of many.
     pub(crate) exclusive: bool,
+    /// So many flows of equal ranks cross it where one crosses the link that stands for it.
+    pub(crate) times: u32,
     /// All that crosses it is sent by one rank, and its hops are numbered in one order in every rank of a class.
     pub(crate) ordered: bool,
 }
@@ -38,6 +40,10 @@ pub(super) struct Hop {
     pub(super) exclusive: bool,
     /// As of [`Machine::is_trunk`].
     pub(super) trunk: bool,
+    /// A trunk that carries what all ways of its node carry together: nobody waits for others there.
+    pub(super) open: bool,
+    /// As of [`Stand`]; 1 where nothing stands for others.
+    pub(super) times: u32,
     pub(super) rate: Rate,
     pub(super) after: u64,
 }
@@ -479,6 +485,12 @@ struct Routes<'a> {
     max_hops: u64,
 }
 
+/// The bandwidth of the slowest way of a route to or from the trunks between nodes, in GB/s.
+fn ways_gbs(machine: &Machine, route: &Route) -> f64 {
+    let ways = route.hops.iter().filter(|hop| !machine.is_trunk(hop.link));
+    ways.map(|hop| machine.link_rate(hop.link).gbs()).fold(f64::INFINITY, f64::min)
+}
+
 impl Routes<'_> {
     /// Adds a PE's flow between two nodes.
     fn open(&mut self, machine: &Machine, by: (PeId, Way), from: Node, to: Node) -> Result<u32, Diagnostic> {
@@ -499,6 +511,7 @@ impl Routes<'_> {
         let stream = (by.0, by.1, machine.dma_link(route.links()));
         let first = self.hops.len() as u32;
         let mut prefix = 0u64;
+        let way = ways_gbs(machine, route);
         for hop in &route.hops {
             let rate = machine.link_rate(hop.link);
             let stand = self.stands.map(|stands| stands[&hop.link]);
@@ -510,7 +523,9 @@ impl Routes<'_> {
             seen.exclusive &= stand.map_or(alone, |stand| stand.exclusive);
             prefix = (prefix ^ (u64::from(hop.link.0) + 1)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
             let trunk = machine.is_trunk(hop.link);
-            self.hops.push(Hop { link, exclusive: false, trunk, rate, after: hop.after_ps });
+            let times = stand.map_or(1, |stand| stand.times);
+            let open = trunk && rate.gbs() >= way * f64::from(machine.node_size());
+            self.hops.push(Hop { link, exclusive: false, trunk, open, times, rate, after: hop.after_ps });
         }
         let entry = route.hops.first().map_or(Rate::UNLIMITED, |h| machine.link_rate(h.link));
         let (flow, last, head) = (self.list.len() as u32, self.hops.len() as u32, route.head_ps);

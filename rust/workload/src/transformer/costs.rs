@@ -2,44 +2,76 @@
 //!
 //! A multiplication and an addition are two operations. A product reads both operands and writes its result; a fused
 //! attention (Dao et al., *FlashAttention*, 2022) reads queries, keys and values and writes its result, and computes the
-//! scores again in the backward pass.
+//! scores again in the backward pass. Each part says its class and dimensions, too: a machine with a law for them does not
+//! take its peak for every shape.
 
-use super::Transformer;
+use super::{Recompute, Transformer};
+use crate::kernel::{DIMS, Kernel, Kind};
 
-/// Arithmetic operations and bytes of memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Cost {
-    pub(super) operations: u64,
-    pub(super) bytes: u64,
+/// A kernel of a class. Dimensions beyond the range of the class leave it without one.
+fn kernel<const N: usize>(operations: u64, bytes: u64, kind: Kind, dims: [u64; N]) -> Kernel {
+    let mut known = [0; DIMS];
+    for (known, &of) in known.iter_mut().zip(&dims) {
+        match u32::try_from(of) {
+            Ok(of) => *known = of,
+            Err(_) => return Kernel::new(operations, bytes),
+        }
+    }
+    Kernel { kind, dims: known, ..Kernel::new(operations, bytes) }
 }
 
-impl Cost {
-    pub(super) fn times(self, n: u64) -> Self {
-        Self { operations: self.operations * n, bytes: self.bytes * n }
-    }
+/// A product of matrices, and those of its backward pass.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Product {
+    pub(super) forward: Kernel,
+    /// The gradient of its input.
+    pub(super) input: Kernel,
+    /// The gradient of its weights.
+    pub(super) weight: Kernel,
+}
+
+/// What lies between the two products of a half: a kernel and those of its backward pass.
+#[derive(Debug, Clone)]
+pub(super) struct Middle {
+    pub(super) name: &'static str,
+    pub(super) forward: Kernel,
+    pub(super) backward: Vec<Kernel>,
 }
 
 /// The half of a layer: a norm, a product that is cut by columns, what lies between, a product that is cut by rows.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Block {
     pub(super) name: &'static str,
-    pub(super) column: (&'static str, Cost),
-    /// Name, cost, and cost of the backward pass.
-    pub(super) middle: Option<(&'static str, Cost, Cost)>,
-    pub(super) row: (&'static str, Cost),
+    pub(super) column: (&'static str, Product),
+    pub(super) middle: Vec<Middle>,
+    pub(super) row: (&'static str, Product),
     /// Which experts a token visits.
-    pub(super) router: Option<Cost>,
+    pub(super) router: Option<Product>,
     /// Elements of the activations of a tensor-parallel rank's part of the tokens.
     pub(super) share: u64,
+    /// Elements of keys and values that go around the ring of context-parallel ranks.
+    pub(super) ring: u64,
+    /// What lies between is computed again in the backward pass.
+    pub(super) again: bool,
 }
 
 /// Parameters of a rank: those that all data-parallel ranks have, and those of its experts.
 pub(super) type Parameters = [u64; 2];
 
+impl Product {
+    /// Both products of the backward pass as one node.
+    pub(super) fn backward(self) -> Kernel {
+        let mut both = self.input;
+        (both.operations, both.bytes) = (2 * both.operations, 2 * both.bytes);
+        both.dims[0] = both.dims[0].saturating_mul(2);
+        both
+    }
+}
+
 impl Transformer {
-    /// Tokens of a micro-batch.
+    /// Tokens of a micro-batch that a rank treats.
     pub(super) fn tokens(&self) -> u64 {
-        self.micro_batch * self.sequence
+        self.micro_batch * self.sequence / self.context
     }
 
     /// Those of them that norms and messages of one rank treat.
@@ -52,74 +84,172 @@ impl Transformer {
         self.vocabulary.div_ceil(self.tensor)
     }
 
-    /// `copies` matrices of `k` rows and `n` columns, by which `m` rows in all are multiplied.
-    fn product(&self, m: u64, k: u64, n: u64, copies: u64) -> Cost {
-        Cost { operations: 2 * m * k * n, bytes: self.dtype.1 * (m * k + copies * k * n + m * n) }
+    /// Columns of queries and of keys or values of a rank.
+    fn widths(&self) -> [u64; 2] {
+        let head = self.hidden / self.heads;
+        [self.hidden / self.tensor, self.kv_heads * head / self.tensor]
     }
 
-    /// Norm, residual and dropout of the rank's tokens: three arrays of memory.
-    pub(super) fn norm(&self) -> Cost {
+    /// `copies` matrices of `k` rows and `n` columns, by which `m` rows in all are multiplied.
+    fn product(&self, m: u64, k: u64, n: u64, copies: u64) -> Product {
+        let (operations, bytes) = (2 * m * k * n, self.dtype.1 * (m * k + copies * k * n + m * n));
+        let rows = m.div_ceil(copies.max(1));
+        let of =
+            |dims: [u64; 6]| Kernel { arithmetic: self.arithmetic, ..kernel(operations, bytes, Kind::Product, dims) };
+        Product {
+            forward: of([copies, rows, n, k, 0, 1]),
+            input: of([copies, rows, k, n, 0, 0]),
+            weight: of([copies, n, k, rows, 1, 0]),
+        }
+    }
+
+    /// Elements of which `accesses` arrays are read or written.
+    fn pointwise(&self, elements: u64, accesses: u64) -> Kernel {
+        kernel(elements, accesses * self.dtype.1 * elements, Kind::Pointwise, [elements])
+    }
+
+    /// Norm, residual and dropout of the rank's tokens: three arrays of memory; the norm alone has two.
+    pub(super) fn norm(&self) -> Kernel {
         let elements = self.shard() * self.hidden;
-        Cost { operations: 8 * elements, bytes: 3 * self.dtype.1 * elements }
+        let arrays = if self.unfused { 2 } else { 3 };
+        kernel(8 * elements, arrays * self.dtype.1 * elements, Kind::Norm, [self.shard(), self.hidden])
+    }
+
+    pub(super) fn norm_backward(&self) -> Kernel {
+        let of = self.norm();
+        Kernel { operations: 2 * of.operations, bytes: 2 * of.bytes, kind: Kind::NormBackward, ..of }
+    }
+
+    /// Residual and dropout, where they are kernels of their own: forward and backward.
+    pub(super) fn residual(&self) -> Option<[Kernel; 2]> {
+        let elements = self.shard() * self.hidden;
+        self.unfused.then(|| [self.pointwise(elements, 3), self.pointwise(elements, 3)])
     }
 
     pub(super) fn attention(&self) -> Block {
-        let (tokens, hidden, tensor) = (self.tokens(), self.hidden, self.tensor);
-        let bytes = 4 * self.dtype.1 * tokens * hidden / tensor;
-        // Two products of every token with every other, and five in the backward pass.
-        let pairs = 2 * tokens * self.sequence * hidden / tensor;
-        let core = Cost { operations: 2 * pairs, bytes };
+        let (tokens, hidden) = (self.tokens(), self.hidden);
+        let [queries, keys] = self.widths();
         Block {
             name: "attention",
-            column: ("qkv", self.product(tokens, hidden, 3 * hidden / tensor, 1)),
-            middle: Some(("core", core, Cost { operations: 5 * pairs, bytes: 2 * bytes })),
-            row: ("projection", self.product(tokens, hidden / tensor, hidden, 1)),
+            column: ("qkv", self.product(tokens, hidden, queries + 2 * keys, 1)),
+            middle: if self.materialized { self.scores() } else { vec![self.core()] },
+            row: ("projection", self.product(tokens, queries, hidden, 1)),
             router: None,
             share: self.shard() * hidden,
+            ring: 2 * tokens * keys,
+            again: self.recompute == Recompute::Selective && self.materialized,
         }
+    }
+
+    /// Fused attention; of a ring of context-parallel ranks one step, in which a rank sees the keys of another.
+    fn core(&self) -> Middle {
+        let (tokens, steps) = (self.tokens(), self.context);
+        let [queries, keys] = self.widths();
+        let bytes = self.dtype.1 * tokens * (2 * queries + 2 * keys);
+        // Two products of every token with every other, and five in the backward pass.
+        let pairs = 2 * tokens * (self.sequence / steps) * queries;
+        let (own, head) = (self.sequence / steps, self.hidden / self.heads);
+        let [heads, kv_heads] = [self.heads, self.kv_heads].map(|heads| heads / self.tensor);
+        let kind = |operations, bytes, kind| {
+            kernel(operations, bytes, kind, [self.micro_batch, heads, own, own, head, 1, 0, kv_heads])
+        };
+        Middle {
+            name: "core",
+            forward: kind(2 * pairs, bytes, Kind::Attention),
+            backward: vec![kind(5 * pairs, 2 * bytes, Kind::AttentionBackward)],
+        }
+    }
+
+    /// Attention of which the scores lie in memory: two products, and a softmax and a dropout between them.
+    fn scores(&self) -> Vec<Middle> {
+        let (of, head) = (self.micro_batch * self.heads / self.tensor, self.hidden / self.heads);
+        let scores = of * self.sequence * self.sequence;
+        let pairs = 2 * scores * head;
+        let product = |dims: [u64; 6]| {
+            let [_, m, n, k, ..] = dims;
+            let bytes = self.dtype.1 * of * (m * k + k * n + m * n);
+            Kernel { arithmetic: self.arithmetic, ..kernel(pairs, bytes, Kind::Product, dims) }
+        };
+        let each = self.sequence;
+        let rows = |arrays, kind| kernel(4 * scores, arrays * self.dtype.1 * scores, kind, [of * each, each]);
+        // A mask of a byte for each score is written, and read again.
+        let dropout = || kernel(scores, (2 * self.dtype.1 + 1) * scores, Kind::Pointwise, [scores]);
+        let middle = |name, forward, backward| Middle { name, forward, backward };
+        vec![
+            middle(
+                "scores",
+                product([of, each, each, head, 0, 1]),
+                vec![product([of, each, head, each, 0, 0]), product([of, each, head, each, 1, 0])],
+            ),
+            middle("softmax", rows(2, Kind::Softmax), vec![rows(3, Kind::SoftmaxBackward)]),
+            middle("dropout", dropout(), vec![dropout()]),
+            middle(
+                "context",
+                product([of, each, head, each, 0, 0]),
+                vec![product([of, each, each, head, 0, 1]), product([of, each, head, each, 1, 0])],
+            ),
+        ]
     }
 
     pub(super) fn feed_forward(&self) -> Block {
         let (hidden, ffn) = (self.hidden, self.ffn / self.tensor);
         let (visits, held) = if self.experts > 0 { (self.top_k, self.experts / self.expert) } else { (1, 1) };
         let rows = self.tokens() * visits;
+        let up = if self.gated { 2 * ffn } else { ffn };
+        let inner = rows * ffn;
+        let reads = up / ffn.max(1);
+        let activation = Middle {
+            name: "activation",
+            forward: self.pointwise(inner, reads + 1),
+            backward: vec![self.pointwise(inner, 2 * reads + 1)],
+        };
         Block {
             name: if self.experts > 0 { "experts" } else { "mlp" },
-            column: ("up", self.product(rows, hidden, ffn, held)),
-            middle: None,
+            column: ("up", self.product(rows, hidden, up, held)),
+            middle: if self.unfused { vec![activation] } else { Vec::new() },
             row: ("down", self.product(rows, ffn, hidden, held)),
             router: (self.experts > 0).then(|| self.product(self.shard(), hidden, self.experts, 1)),
             share: self.shard() * visits * hidden,
+            ring: 0,
+            again: false,
         }
     }
 
     /// Reads a row of the table for every token.
-    pub(super) fn lookup(&self) -> Cost {
+    pub(super) fn lookup(&self) -> Kernel {
         let elements = self.tokens() * self.hidden;
-        Cost { operations: elements, bytes: 2 * self.dtype.1 * elements }
+        kernel(elements, 2 * self.dtype.1 * elements, Kind::Gather, [self.tokens(), self.hidden])
     }
 
-    pub(super) fn logits(&self) -> Cost {
+    pub(super) fn lookup_backward(&self) -> Kernel {
+        let of = self.lookup();
+        let dims = [self.tokens(), self.hidden, self.words()];
+        kernel(of.operations, of.bytes, Kind::EmbeddingBackward, dims)
+    }
+
+    pub(super) fn logits(&self) -> Product {
         self.product(self.tokens(), self.hidden, self.words(), 1)
     }
 
     /// Exponentials of the logits and their sum.
-    pub(super) fn softmax(&self) -> Cost {
+    pub(super) fn softmax(&self) -> Kernel {
         let elements = self.tokens() * self.words();
-        Cost { operations: 4 * elements, bytes: 2 * self.dtype.1 * elements }
+        kernel(4 * elements, 2 * self.dtype.1 * elements, Kind::Softmax, [self.tokens(), self.words()])
     }
 
     /// Adam (Kingma and Ba, 2015) in mixed precision: 12 operations per parameter; the master copy and two moments in
     /// four bytes each are read and written, the gradient is read and the parameter written.
-    pub(super) fn optimizer(&self, parameters: u64) -> Cost {
-        Cost { operations: 12 * parameters, bytes: (24 + 2 * self.dtype.1) * parameters }
+    pub(super) fn optimizer(&self, parameters: u64) -> Kernel {
+        kernel(12 * parameters, (24 + 2 * self.dtype.1) * parameters, Kind::Pointwise, [parameters])
     }
 
     /// With biases, which row-cut products and norms hold whole: `12 h^2 + 13 h` for one rank and `ffn = 4 h`.
     pub(super) fn layer_parameters(&self) -> Parameters {
         let (hidden, ffn, tensor) = (self.hidden, self.ffn, self.tensor);
-        let attention = (4 * hidden * hidden + 3 * hidden) / tensor + hidden;
-        let forward = (2 * hidden * ffn + ffn) / tensor + hidden;
+        let columns = hidden + 2 * self.kv_heads * (hidden / self.heads);
+        let attention = (columns * (hidden + 1) + hidden * hidden) / tensor + hidden;
+        let up = if self.gated { 2 * ffn } else { ffn };
+        let forward = ((up + ffn) * hidden + up) / tensor + hidden;
         let norms = 4 * hidden;
         if self.experts > 0 {
             [attention + norms + hidden * self.experts, self.experts / self.expert * forward]

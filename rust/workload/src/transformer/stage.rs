@@ -1,8 +1,8 @@
 //! The graph of a pipeline stage: every pass of every micro-batch, and what keeps data-parallel ranks alike.
 
-use super::costs::{Block, Cost, Parameters};
+use super::costs::{Block, Parameters, Product};
 use super::order::Pass;
-use super::{Role, Transformer};
+use super::{Recompute, Role, Transformer};
 use crate::Kernel;
 use crate::build::{NodeBuilder, RankBuilder, RankGraph};
 use crate::node::{CallSpec, Collective, MessageSpec, Work};
@@ -31,9 +31,9 @@ pub(super) struct Stage<'a> {
     stage: u64,
     job: RankBuilder,
     groups: [Option<u32>; Role::COUNT],
-    previous: Option<u32>,
-    next: Option<u32>,
     units: Vec<Unit>,
+    /// Per chunk the first of its units, and the end.
+    chunks: Vec<(usize, usize)>,
     /// Id of the node that is made next.
     id: u64,
     /// Ends of the passes so far.
@@ -52,29 +52,25 @@ pub(super) struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    pub(super) fn new(
-        of: &'a Transformer,
-        stage: u32,
-        file: String,
-        groups: [Option<u32>; Role::COUNT],
-        previous: Option<u32>,
-        next: Option<u32>,
-    ) -> Self {
-        let (stage, per) = (u64::from(stage), of.layers / of.pipeline);
-        let mut units: Vec<Unit> = (stage * per..(stage + 1) * per).map(Unit::Layer).collect();
-        if previous.is_none() {
-            units.insert(0, Unit::Embedding);
-        }
-        if next.is_none() {
-            units.push(Unit::Head);
+    pub(super) fn new(of: &'a Transformer, stage: u32, file: String, groups: [Option<u32>; Role::COUNT]) -> Self {
+        let stage = u64::from(stage);
+        let (mut units, mut chunks) = (Vec::new(), Vec::new());
+        let own = (stage..).step_by(of.pipeline as usize);
+        let layers = of.chunks();
+        for (first, count) in own.map_while(|at| layers.get(at as usize)) {
+            let begin = units.len();
+            units.extend((chunks.is_empty() && stage == 0).then_some(Unit::Embedding));
+            units.extend((*first..first + count).map(Unit::Layer));
+            let last = chunks.len() as u64 + 1 == of.virtual_stages && stage + 1 == of.pipeline;
+            units.extend(last.then_some(Unit::Head));
+            chunks.push((begin, units.len()));
         }
         Self {
-            job: RankBuilder::new((stage * of.tensor * of.data) as u32, file),
+            job: RankBuilder::new((stage * of.members()) as u32, file),
             of,
             stage,
             groups,
-            previous,
-            next,
+            chunks,
             gradients: vec![Vec::new(); units.len()],
             units,
             id: 0,
@@ -88,31 +84,54 @@ impl<'a> Stage<'a> {
     }
 
     pub(super) fn finish(mut self) -> Result<RankGraph, Vec<Diagnostic>> {
-        for pass in self.of.schedule.passes(self.stage, self.of.pipeline, self.of.micro_batches) {
+        let of = self.of;
+        for pass in of.schedule.passes(self.stage, of.pipeline, of.virtual_stages, of.micro_batches) {
             match pass {
-                Pass::Forward(micro) => self.forward(micro),
-                Pass::Backward(micro) => self.backward(micro),
+                Pass::Forward { chunk, micro } => self.forward(chunk, micro),
+                Pass::Backward { chunk, micro } => self.backward(chunk, micro),
             }
         }
         self.optimize();
         self.job.finish(false)
     }
 
-    fn forward(&mut self, micro: u64) {
-        let mut at = self.received(self.previous, 2 * micro);
-        for unit in 0..self.units.len() {
+    /// Whom the activations of a chunk come from, and the chunk that they come into.
+    fn before(&self, chunk: u64) -> Option<(u32, u64)> {
+        let stage = if self.stage > 0 { self.stage - 1 } else { self.of.pipeline - 1 };
+        (self.stage > 0 || chunk > 0).then(|| ((stage * self.of.members()) as u32, chunk))
+    }
+
+    /// To whom they go, and the chunk that they go into there.
+    fn behind(&self, chunk: u64) -> Option<(u32, u64)> {
+        let (stage, into) = if self.stage + 1 < self.of.pipeline { (self.stage + 1, chunk) } else { (0, chunk + 1) };
+        (into < self.of.virtual_stages).then(|| ((stage * self.of.members()) as u32, into))
+    }
+
+    /// A number of a border between chunks for a micro-batch.
+    fn border(&self, of: Option<(u32, u64)>, micro: u64) -> Option<(u32, u64)> {
+        of.map(|(peer, into)| (peer, micro * self.of.virtual_stages + into))
+    }
+
+    fn forward(&mut self, chunk: u64, micro: u64) {
+        let from = self.border(self.before(chunk), micro);
+        let mut at = self.received(from.map(|(peer, at)| (peer, 2 * at)));
+        let (first, end) = self.chunks[chunk as usize];
+        for unit in first..end {
             at = self.with_parameters(unit, at);
             at = self.unit_forward(self.units[unit], at);
             self.uses.push(at.clone());
         }
-        self.sent(self.next, 2 * micro, &at);
+        let to = self.border(self.behind(chunk), micro);
+        self.sent(to.map(|(peer, at)| (peer, 2 * at)), &at);
         self.ends.push(at);
     }
 
-    fn backward(&mut self, micro: u64) {
-        let mut at = self.received(self.next, 2 * micro + 1);
+    fn backward(&mut self, chunk: u64, micro: u64) {
+        let from = self.border(self.behind(chunk), micro);
+        let mut at = self.received(from.map(|(peer, at)| (peer, 2 * at + 1)));
         let last = micro + 1 == self.of.micro_batches;
-        for unit in (0..self.units.len()).rev() {
+        let (first, end) = self.chunks[chunk as usize];
+        for unit in (first..end).rev() {
             at = self.with_parameters(unit, at);
             at = match self.units[unit] {
                 Unit::Embedding => self.embedding_backward(unit, at),
@@ -128,7 +147,8 @@ impl<'a> Stage<'a> {
         for sharded in 0..SHARDED.len() {
             self.reduce(sharded, last);
         }
-        self.sent(self.previous, 2 * micro + 1, &at);
+        let to = self.border(self.before(chunk), micro);
+        self.sent(to.map(|(peer, at)| (peer, 2 * at + 1)), &at);
         self.ends.push(at);
     }
 
@@ -147,7 +167,7 @@ impl<'a> Stage<'a> {
             Unit::Head => {
                 let at = self.compute("head.norm", of.norm(), &at);
                 let at = self.spread("head.logits", of.shard() * of.hidden, at);
-                let at = self.compute("head.logits", of.logits(), &at);
+                let at = self.compute("head.logits", of.logits().forward, &at);
                 let at = self.over_words("head.largest", "max", at);
                 let at = self.compute("head.softmax", of.softmax(), &at);
                 let at = self.over_words("head.target", "sum", at);
@@ -160,32 +180,71 @@ impl<'a> Stage<'a> {
         let name = |what: &str| format!("{layer}.{}.{what}", block.name);
         let mut at = self.compute(&name("norm"), self.of.norm(), &at);
         if let Some(router) = block.router {
-            at = self.compute(&name("router"), router, &at);
+            at = self.compute(&name("router"), router.forward, &at);
             at = self.exchanged(&name("dispatch"), block.share, at);
         }
         at = self.spread(&name("input"), block.share, at);
-        at = self.compute(&name(block.column.0), block.column.1, &at);
-        if let Some((middle, cost, _)) = block.middle {
-            at = self.compute(&name(middle), cost, &at);
+        at = self.compute(&name(block.column.0), block.column.1.forward, &at);
+        for middle in &block.middle {
+            at = self.around(&name(middle.name), middle.forward, block.ring, at);
         }
-        at = self.compute(&name(block.row.0), block.row.1, &at);
+        at = self.compute(&name(block.row.0), block.row.1.forward, &at);
         at = self.joined(&name("output"), block.share, at);
         if block.router.is_some() {
             at = self.exchanged(&name("combine"), block.share, at);
         }
+        if let Some([residual, _]) = self.of.residual() {
+            at = self.compute(&name("residual"), residual, &at);
+        }
         at
+    }
+
+    /// A kernel; among context-parallel ranks with the keys and values of each, which go on while it computes.
+    fn around(&mut self, name: &str, kernel: Kernel, elements: u64, at: Vec<u64>) -> Vec<u64> {
+        let context = self.of.context;
+        if context == 1 || elements == 0 {
+            return self.compute(name, kernel, &at);
+        }
+        let place = |c: u64| (self.stage * self.of.members() + c * self.of.tensor) as u32;
+        let (next, previous) = (place(1), place(context - 1));
+        let bytes = elements * self.of.dtype.1;
+        let (mut here, mut done) = (at.clone(), at);
+        for step in 0..context {
+            let mut coming = Vec::new();
+            if step + 1 < context {
+                let spec = MessageSpec { peer: self.job.peer(next), group: None, bytes, tag: 0 };
+                self.push("ring.send", Work::Send(spec), &here);
+                let spec = MessageSpec { peer: self.job.peer(previous), group: None, bytes, tag: 0 };
+                coming = self.push("ring.receive", Work::Recv(spec), &here);
+            }
+            let mut after = done;
+            after.extend(&here);
+            done = self.compute(name, kernel, &after);
+            here = coming;
+        }
+        done
     }
 
     fn layer_backward(&mut self, unit: usize, layer: u64, at: Vec<u64>) -> Vec<u64> {
         let name = format!("layer{layer}");
-        let at = if self.of.recompute { self.unit_forward(self.units[unit], at) } else { at };
+        let full = self.of.recompute == Recompute::Full && self.again(unit);
+        let at = if full { self.unit_forward(self.units[unit], at) } else { at };
         let at = self.block_backward(unit, &name, &self.of.feed_forward(), at);
         self.block_backward(unit, &name, &self.of.attention(), at)
+    }
+
+    /// Whether a layer is one of those that are computed again.
+    fn again(&self, unit: usize) -> bool {
+        let layers = self.units[..unit].iter().filter(|unit| matches!(unit, Unit::Layer(_))).count() as u64;
+        self.of.recompute_layers == 0 || layers < self.of.recompute_layers
     }
 
     fn block_backward(&mut self, unit: usize, layer: &str, block: &Block, at: Vec<u64>) -> Vec<u64> {
         let name = |what: &str| format!("{layer}.{}.{what}", block.name);
         let mut at = at;
+        if let Some([_, residual]) = self.of.residual() {
+            at = self.compute(&name("residual.backward"), residual, &at);
+        }
         if block.router.is_some() {
             at = self.exchanged(&name("combine.backward"), block.share, at);
         }
@@ -193,36 +252,46 @@ impl<'a> Stage<'a> {
         let input = self.spread(&name("input.again"), block.share, at.clone());
         at = self.spread(&name("output.backward"), block.share, at);
         let given = at.clone();
-        at = self.compute(&name(&format!("{}.dgrad", block.row.0)), block.row.1, &at);
-        self.gradient(unit, &name(&format!("{}.wgrad", block.row.0)), block.row.1, &given);
-        if let Some((middle, _, cost)) = block.middle {
-            at = self.compute(&name(&format!("{middle}.backward")), cost, &at);
+        let (row, Product { input: to_input, weight, .. }) = block.row;
+        at = self.compute(&name(&format!("{row}.dgrad")), to_input, &at);
+        self.gradient(unit, &name(&format!("{row}.wgrad")), weight, &given);
+        if block.again && self.again(unit) {
+            for middle in &block.middle {
+                at = self.compute(&name(&format!("{}.again", middle.name)), middle.forward, &at);
+            }
+        }
+        for middle in block.middle.iter().rev() {
+            for kernel in &middle.backward {
+                // Keys and values, and their gradients.
+                at = self.around(&name(&format!("{}.backward", middle.name)), *kernel, 2 * block.ring, at);
+            }
         }
         let mut known = at.clone();
         known.extend(input);
-        at = self.compute(&name(&format!("{}.dgrad", block.column.0)), block.column.1, &at);
+        let (column, Product { input: to_input, weight, .. }) = block.column;
+        at = self.compute(&name(&format!("{column}.dgrad")), to_input, &at);
         at = self.joined(&name("input.backward"), block.share, at);
-        self.gradient(unit, &name(&format!("{}.wgrad", block.column.0)), block.column.1, &known);
+        self.gradient(unit, &name(&format!("{column}.wgrad")), weight, &known);
         if let Some(router) = block.router {
             at = self.exchanged(&name("dispatch.backward"), block.share, at);
-            at = self.gradient(unit, &name("router.backward"), router.times(2), &at);
+            at = self.gradient(unit, &name("router.backward"), router.backward(), &at);
         }
-        self.gradient(unit, &name("norm.backward"), self.of.norm().times(2), &at)
+        self.gradient(unit, &name("norm.backward"), self.of.norm_backward(), &at)
     }
 
     fn embedding_backward(&mut self, unit: usize, at: Vec<u64>) -> Vec<u64> {
         let at = self.spread("embedding.backward", self.of.shard() * self.of.hidden, at);
-        self.gradient(unit, "embedding.wgrad", self.of.lookup(), &at)
+        self.gradient(unit, "embedding.wgrad", self.of.lookup_backward(), &at)
     }
 
     fn head_backward(&mut self, unit: usize, at: Vec<u64>) -> Vec<u64> {
         let (of, share) = (self.of, self.of.shard() * self.of.hidden);
         let mut known = at.clone();
         known.extend(self.spread("head.input.again", share, at.clone()));
-        let at = self.compute("head.logits.dgrad", of.logits(), &at);
+        let at = self.compute("head.logits.dgrad", of.logits().input, &at);
         let at = self.joined("head.input.backward", share, at);
-        self.gradient(unit, "head.logits.wgrad", of.logits(), &known);
-        self.gradient(unit, "head.norm.backward", of.norm().times(2), &at)
+        self.gradient(unit, "head.logits.wgrad", of.logits().weight, &known);
+        self.gradient(unit, "head.norm.backward", of.norm_backward(), &at)
     }
 
     /// The parameters of a unit are gathered before each use, while the use before is computed.
@@ -246,7 +315,7 @@ impl<'a> Stage<'a> {
 
     /// Data-parallel ranks that hold the same parameters.
     fn degree(&self, sharded: usize) -> u64 {
-        [self.of.data, self.of.data / self.of.expert][sharded]
+        [self.of.data * self.of.context, self.of.data / self.of.expert][sharded]
     }
 
     fn parameters(&self, unit: usize) -> Parameters {
@@ -313,15 +382,15 @@ impl<'a> Stage<'a> {
         vec![self.id - 1]
     }
 
-    fn compute(&mut self, name: &str, cost: Cost, after: &[u64]) -> Vec<u64> {
-        self.push(name, Work::Compute(Kernel::new(cost.operations, cost.bytes)), after)
+    fn compute(&mut self, name: &str, kernel: Kernel, after: &[u64]) -> Vec<u64> {
+        self.push(name, Work::Compute(kernel), after)
     }
 
     /// A gradient of parameters, which is added to that of the micro-batch before.
-    fn gradient(&mut self, unit: usize, name: &str, cost: Cost, after: &[u64]) -> Vec<u64> {
+    fn gradient(&mut self, unit: usize, name: &str, kernel: Kernel, after: &[u64]) -> Vec<u64> {
         let mut after = after.to_vec();
         after.extend(self.gradients[unit].get(self.fresh.len()));
-        let made = self.compute(name, cost, &after);
+        let made = self.compute(name, kernel, &after);
         self.fresh.extend(&made);
         made
     }
@@ -395,9 +464,9 @@ impl<'a> Stage<'a> {
 
     /// What a pass begins with: the end of the pass before, and the message of another stage. The receive stands ready
     /// one pass ahead.
-    fn received(&mut self, from: Option<u32>, tag: u64) -> Vec<u64> {
+    fn received(&mut self, from: Option<(u32, u64)>) -> Vec<u64> {
         let mut at = self.ends.last().cloned().unwrap_or_default();
-        if let Some(peer) = from {
+        if let Some((peer, tag)) = from {
             let spec = self.message(peer, tag);
             let ready = self.ends.len().checked_sub(2).map(|pass| self.ends[pass].clone()).unwrap_or_default();
             at.extend(self.push("receive", Work::Recv(spec), &ready));
@@ -405,8 +474,8 @@ impl<'a> Stage<'a> {
         at
     }
 
-    fn sent(&mut self, to: Option<u32>, tag: u64, after: &[u64]) {
-        if let Some(peer) = to {
+    fn sent(&mut self, to: Option<(u32, u64)>, after: &[u64]) {
+        if let Some((peer, tag)) = to {
             let spec = self.message(peer, tag);
             self.push("send", Work::Send(spec), after);
         }

@@ -25,7 +25,7 @@ fn traffic(job: Workload) -> (Vec<Called>, Vec<(u32, u32, u64)>) {
 fn replicas_of_a_transformer_are_those_that_it_has_when_it_is_made_with_them() {
     for (tensor, pipeline, zero) in [(1, 1, 0), (2, 1, 0), (1, 2, 0), (2, 2, 0), (2, 2, 1), (2, 1, 3)] {
         let made = |data| {
-            let of = Transformer { tensor, pipeline, data, zero, hidden: 256, heads: 8, ..small() };
+            let of = Transformer { tensor, pipeline, data, zero, hidden: 256, heads: 8, kv_heads: 8, ..small() };
             of.workload("step").unwrap()
         };
         for (recorded, wanted) in [(2, 4), (4, 2), (2, 2), (4, 8)] {

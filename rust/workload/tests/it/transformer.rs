@@ -1,20 +1,26 @@
 //! Generated steps against the formulae of their sources.
 
-use ahbm_workload::{Collective, Linked, Schedule, Transformer, Work, Workload};
+use ahbm_workload::{Arithmetic, Collective, Kind, Linked, Recompute, Schedule, Transformer, Work, Workload};
 
 pub(crate) fn small() -> Transformer {
     Transformer {
         layers: 4,
         hidden: 64,
         heads: 4,
+        kv_heads: 4,
         ffn: 256,
+        gated: false,
         sequence: 32,
         vocabulary: 100,
         micro_batch: 2,
         micro_batches: 3,
         dtype: ("bf16".into(), 2),
+        arithmetic: Arithmetic::Half,
         tensor: 1,
+        context: 1,
         pipeline: 1,
+        virtual_stages: 1,
+        end_layers: 0,
         data: 1,
         expert: 1,
         experts: 0,
@@ -22,7 +28,10 @@ pub(crate) fn small() -> Transformer {
         schedule: Schedule::OneForwardOneBackward,
         zero: 0,
         sequence_parallel: false,
-        recompute: false,
+        recompute: Recompute::None,
+        recompute_layers: 0,
+        materialized: false,
+        unfused: false,
         bucket_bytes: 1,
     }
 }
@@ -67,7 +76,7 @@ fn a_layer_costs_what_the_papers_say() {
     // 24 B s h^2 (1 + s / 6h), Narayanan et al. 2021.
     let forward = 24 * tokens * hidden * hidden + 4 * tokens * of.sequence * hidden;
     assert_eq!(operations(&job(&of), 0, matrices), steps * forward);
-    let again = Transformer { recompute: true, ..of.clone() };
+    let again = Transformer { recompute: Recompute::Full, ..of.clone() };
     assert_eq!(operations(&job(&again), 0, matrices), 2 * steps * forward);
     let backward = |name: &str| name.starts_with("layer") && (name.ends_with("grad") || name.contains("core.back"));
     let both = 2 * 24 * tokens * hidden * hidden + 10 * tokens * of.sequence * hidden;
@@ -187,7 +196,7 @@ fn numbers_that_do_not_fit_are_refused_together() {
     assert!(codes(wide).contains("262144 ranks"));
     let long = Transformer { micro_batches: 1 << 16, ..small() };
     assert!(codes(long).contains("micro_batches, at most"));
-    let many = Transformer { micro_batches: 1 << 10, data: 1 << 12, ..small() };
+    let many = Transformer { micro_batches: 1 << 11, data: 1 << 12, ..small() };
     assert!(codes(many).contains("over all ranks"));
     let huge = Transformer { hidden: 1 << 20, sequence: 1 << 24, micro_batch: 1 << 16, ffn: 1 << 24, ..small() };
     assert!(codes(huge).contains("too many to count"));
@@ -207,4 +216,111 @@ fn the_largest_numbers_that_pass_do_not_overflow() {
             }
         }
     }
+}
+
+fn computed(job: &Workload, rank: u32) -> u64 {
+    operations(job, rank, |name| name.starts_with("layer"))
+}
+
+#[test]
+fn fewer_heads_of_keys_and_a_gate_are_other_products() {
+    let of = Transformer { heads: 8, kv_heads: 8, ..small() };
+    let (tokens, hidden, ffn) = (of.micro_batch * of.sequence, of.hidden, of.ffn);
+    let steps = of.layers * of.micro_batches;
+    let grouped = Transformer { kv_heads: 2, ..of.clone() };
+    let saved = 3 * 2 * tokens * hidden * (2 * (8 - 2) * hidden / 8);
+    assert_eq!(computed(&job(&of), 0) - computed(&job(&grouped), 0), steps * saved);
+    let gated = Transformer { gated: true, ..of.clone() };
+    assert_eq!(computed(&job(&gated), 0) - computed(&job(&of), 0), steps * 3 * 2 * tokens * hidden * ffn);
+    let bytes = |of: &Transformer| called(&job(of), 0, Collective::AllReduce, "dp").1;
+    let two = |of: &Transformer| bytes(&Transformer { data: 2, ..of.clone() });
+    assert_eq!(two(&gated) - two(&of), 2 * of.layers * (ffn * hidden + ffn), "parameters of the gate");
+    assert_eq!(two(&of) - two(&grouped), 2 * of.layers * 2 * 6 * (hidden / 8) * (hidden + 1));
+}
+
+#[test]
+fn every_kernel_has_the_dimensions_of_its_operations() {
+    let of =
+        Transformer { materialized: true, unfused: true, experts: 4, tensor: 2, sequence_parallel: true, ..small() };
+    let job = job(&of);
+    let graph = job.graph(0);
+    for at in 0..graph.nodes().len() as u32 {
+        let Work::Compute(kernel) = graph.node(at).work else { continue };
+        assert_ne!(kernel.kind, Kind::Plain, "{}", graph.name(at));
+        if kernel.kind == Kind::Product {
+            let [copies, m, n, k, ..] = kernel.dims.map(u64::from);
+            assert_eq!(2 * copies * m * n * k, kernel.operations, "{}", graph.name(at));
+        }
+    }
+}
+
+#[test]
+fn what_is_computed_again_is_computed_twice() {
+    let of = Transformer { materialized: true, ..small() };
+    let scores = |name: &str| name.contains("attention.s") || name.contains("context") || name.contains("dropout");
+    let once = |name: &str| scores(name) && !name.contains("backward");
+    let (none, selective) = (job(&of), job(&Transformer { recompute: Recompute::Selective, ..of.clone() }));
+    assert_eq!(operations(&selective, 0, once), 2 * operations(&none, 0, once));
+    let more = computed(&selective, 0) - computed(&none, 0);
+    assert_eq!(more, operations(&none, 0, once));
+    // A fused attention computes its scores again by itself.
+    let fused = Transformer { recompute: Recompute::Selective, ..small() };
+    assert_eq!(job(&fused).graphs, job(&small()).graphs);
+    let full = |recompute_layers| {
+        computed(&job(&Transformer { recompute: Recompute::Full, recompute_layers, ..of.clone() }), 0)
+    };
+    assert_eq!(2 * (full(2) - computed(&none, 0)), full(0) - computed(&none, 0), "two of four layers");
+}
+
+#[test]
+fn virtual_stages_divide_the_layers_and_lose_nothing() {
+    let of = Transformer { layers: 8, micro_batches: 4, pipeline: 2, ..small() };
+    let whole = job(&of);
+    let cut = job(&Transformer { virtual_stages: 4, ..of.clone() });
+    for rank in 0..2 {
+        assert_eq!(computed(&cut, rank), computed(&whole, rank));
+    }
+    let linked = Linked::new(cut).unwrap();
+    assert_eq!(linked.messages.len() as u64, 2 * of.micro_batches * (2 * 4 - 1), "every border, both ways");
+    let layers = |rank: u32| -> Vec<u64> {
+        let graph = linked.workload.graph(rank);
+        let mut found: Vec<u64> = (0..graph.nodes().len() as u32)
+            .filter_map(|at| graph.name(at).strip_prefix("layer")?.split('.').next()?.parse().ok())
+            .collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    };
+    assert_eq!((layers(0), layers(1)), (vec![0, 2, 4, 6], vec![1, 3, 5, 7]));
+}
+
+#[test]
+fn stages_are_uneven_where_embedding_and_head_count() {
+    let of = Transformer { layers: 6, pipeline: 4, end_layers: 1, ..small() };
+    let layers = |rank: u32, job: &Workload| {
+        operations(job, rank, |name| name.ends_with("mlp.up")) / (2 * 64 * 64 * 256 * of.micro_batches)
+    };
+    let made = job(&of);
+    assert_eq!([0, 1, 2, 3].map(|rank| layers(rank, &made)), [1, 2, 2, 1]);
+    let more = job(&Transformer { layers: 7, ..of.clone() });
+    assert_eq!([0, 1, 2, 3].map(|rank| layers(rank, &more)), [2, 2, 2, 1]);
+}
+
+#[test]
+fn a_ring_of_context_parallel_ranks_shares_every_sequence() {
+    let of = Transformer { context: 4, data: 2, tensor: 2, ..small() };
+    let made = of.workload("step").unwrap();
+    assert_eq!(made.ranks.len(), 16);
+    let alone = job(&Transformer { tensor: 2, ..small() });
+    assert_eq!(4 * computed(&made, 5), computed(&alone, 0));
+    let peers = |rank: usize| made.ranks[rank].peers.to_vec();
+    assert_eq!((peers(0), peers(5), peers(15)), (vec![2, 6], vec![7, 3], vec![9, 13]));
+    let linked = Linked::new(made).unwrap();
+    let (forward, backward) = (3, 3);
+    assert_eq!(linked.messages.len() as u64, 16 * of.layers * of.micro_batches * (forward + backward));
+    let bytes: Vec<u64> = linked.messages.iter().map(|message| message.bytes).collect();
+    // Keys and values of 16 tokens, half of the heads; with their gradients in the backward pass.
+    assert_eq!((*bytes.iter().min().unwrap(), *bytes.iter().max().unwrap()), (2 * 2 * 16 * 32, 4 * 2 * 16 * 32));
+    let all = linked.workload.groups.iter().find(|group| &*group.name == "dp0").unwrap();
+    assert_eq!(*all.ranks, [0, 2, 4, 6, 8, 10, 12, 14]);
 }
