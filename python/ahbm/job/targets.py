@@ -37,7 +37,8 @@ from ahbm.runs.report import Report
 from ahbm.runs.timed import TimeReport
 from ahbm.selectors.why import Explanation as ChoiceExplanation
 from ahbm.selectors.why import explain
-from ahbm.source.plan import PROTOCOLS, SLOTS, has_known_result, is_free, read
+from ahbm.source.plan import PROTOCOLS, SLOTS, assigned_of, has_known_result, is_free, read
+from ahbm.source.sized import MOST, Assigned, Unassigned
 
 if TYPE_CHECKING:
     from ahbm.job.best import Best
@@ -159,7 +160,15 @@ class PlanFile(Target):
     @property
     def measured(self) -> bool:
         """See `Target`: where its result is known. Raises as reading it."""
-        return self.plan.buffers and has_known_result(self.plan)
+        if self.plan.buffers:
+            return has_known_result(self.plan)
+        chunks = self._chunks
+        return isinstance(chunks, Assigned) and (chunks.most < MOST or self.options.bytes_per_rank is not None)
+
+    @cached_property
+    def _chunks(self) -> Assigned | Unassigned | None:
+        """The chunks of a graph that states sizes only."""
+        return None if isinstance(self.source, Script) else assigned_of(self.plan, self.source)
 
     @property
     def case(self) -> Case:
@@ -207,7 +216,8 @@ class PlanFile(Target):
 
     def at(self, nbytes: int) -> PlanFile:
         """See `Target`."""
-        return replace(self, options=replace(self.options, bytes_per_rank=nbytes)) if self.plan.buffers else self
+        sized_ = self.plan.buffers or self.measured
+        return replace(self, options=replace(self.options, bytes_per_rank=nbytes)) if sized_ else self
 
     @checked
     def run(self, *, data: bool = True, check: bool | str | None = None, seed: int = 0) -> Report | TimeReport:
@@ -220,7 +230,8 @@ class PlanFile(Target):
         if not plan.buffers:
             unfit = {"protocol": of.protocol, "instances": of.instances, "slice_bytes": of.slice_bytes}
             names = [name for name, value in unfit.items() if value is not None]
-            names += [name for name, usual in (("dtype", DTYPE), ("op", OP)) if getattr(of, name) != usual]
+            if not self.measured:
+                names += [name for name, usual in (("dtype", DTYPE), ("op", OP)) if getattr(of, name) != usual]
             refuse(self.target, "names no buffers", names)
         self._refuse_lowering()
         nbytes, note = of.bytes_per_rank, tuple[str, ...]()
@@ -233,7 +244,7 @@ class PlanFile(Target):
         if check is not None:
             hint = "--check is for plans with a known result; ahbm check FILE looks at its chunks, messages and orders"
             refuse(self.target, "runs for its time only", ["check"], hint)
-        return timed.run(
+        report = timed.run(
             plan,
             plans.label(self.target),
             of.topology,
@@ -244,6 +255,8 @@ class PlanFile(Target):
             overrides=of.overrides,
             ccl=of.ccl,
         )
+        chunks = self._chunks
+        return replace(report, notes=(*report.notes, chunks.why)) if isinstance(chunks, Unassigned) else report
 
     def _refuse_lowering(self) -> None:
         """Raises ConfigError (AHBM-C146) for ways of lowering that the plan itself states, and of reading that are for
