@@ -24,6 +24,7 @@ from ahbm.core.spec import Spec
 from ahbm.core.with_knobs import MATH
 from ahbm.dsl.script import Script
 from ahbm.errors import AhbmError, ConfigError
+from ahbm.job.graphs import idle as idle_graphs
 from ahbm.job.options import DTYPE, OP, OfCollective, OfJob, OfPlan, Where, refuse
 from ahbm.job.reading import How
 from ahbm.job.reading import read as read_job
@@ -313,7 +314,8 @@ class Job(Target):
         setup, how = self.options.setup(), self.options.how
         label = plans.label(self.target)
         report, found = replay(self.target, label, setup, how), recorded(self.target, how.step)
-        if idle := tuple(self._idle(report, how)):
+        graphs = idle_graphs(self.options.collective_algorithm, report.asked.workload.calls)
+        if idle := (*graphs, *self._idle(report, how)):
             performed = replace(report.performed, notes=(*report.performed.notes, *idle))
             report = replace(report, performed=performed)
         if found is None:

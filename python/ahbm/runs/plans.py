@@ -326,7 +326,8 @@ def convert(
     slots = slots or SLOTS
     if nbytes is not None and ending != ".et":
         raise ConfigError("AHBM-C146", f"{target}: a plan is for all sizes; a size is for what is written as .et")
-    if isinstance(source, str | Path) and trace_sort(source, limits=limits) not in ("job", "none"):
+    # As a trace, a graph of sizes stays what it is.
+    if isinstance(source, str | Path) and ending != ".et" and trace_sort(source, limits=limits) not in ("job", "none"):
         reading = Reading(quirks=quirks, limits=tuple(limits))
         if not reading.read(source).buffers:
             return runnable(source, reading).save(target, nbytes=nbytes, link_order=link_order, slots=slots or None)
