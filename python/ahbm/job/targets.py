@@ -164,12 +164,18 @@ class PlanFile(Target):
         if self.plan.buffers:
             return has_known_result(self.plan)
         chunks = self._chunks
-        return isinstance(chunks, Assigned) and (chunks.most < MOST or self.options.bytes_per_rank is not None)
+        # A run of messages that no program knows is refused as a run for the time is.
+        runs = isinstance(chunks, Assigned) and (chunks.most < MOST or self.options.bytes_per_rank is not None)
+        return runs and not self.options.reading.lenient
 
     @cached_property
     def _chunks(self) -> Assigned | Unassigned | None:
         """The chunks of a graph that states sizes only."""
-        return None if isinstance(self.source, Script) else assigned_of(self.plan, self.source)
+        return (
+            None
+            if isinstance(self.source, Script)
+            else assigned_of(self.plan, self.source, reading=self.options.reading)
+        )
 
     @property
     def case(self) -> Case:

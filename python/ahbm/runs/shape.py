@@ -54,9 +54,9 @@ class Shape:
     def id(self) -> str:
         """16 hex digits, the same however the ranks are numbered.
 
-        Ranks begin alike; in each of as many rounds as there are ranks, but no more than change anything, a rank is told
-        by what it was, and by the sorted pairs of a share and the rank at its other end, sent and received. Hashed are the
-        collective, the number of ranks, the additions, and the sorted ranks.
+        Ranks begin alike. In each of at most as many rounds as there are ranks, while that tells more apart, a rank is
+        told by what it was, and by the sorted pairs of a share and the rank at its other end, sent and received.
+        Hashed are the collective, the number of ranks, the additions, and the sorted ranks.
         """
         ends: list[list[tuple[Fraction, str, int]]] = [[] for _ in range(self.ranks)]
         for (src, dst), share in self.sent.items():
@@ -116,8 +116,8 @@ class Shape:
 
 
 def shape_of(plan: Plan) -> Shape | None:
-    """The shape of a plan with buffers; None for another one, for one of a rank or of more than `MOST_RANKS`, and for one
-    that does not run."""
+    """The shape of a plan with buffers; None for another one, for one of a rank or of more than `MOST_RANKS`, and for
+    one that does not run."""
     if not plan.buffers or not 1 < plan.ranks <= MOST_RANKS:
         return None
     nbytes = default_bytes(plan, "f16")

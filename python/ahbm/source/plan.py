@@ -113,7 +113,9 @@ class PlanAlgorithm:
     def moves(self) -> Assigned | None:
         """The chunks of the messages of a graph that states sizes only; None for another plan, and where no chunks make
         it a collective."""
-        found = None if self.read.buffers else assigned_of(self.read, self.path, self.how.collective)
+        found = None
+        if not self.read.buffers:
+            found = assigned_of(self.read, self.path, self.how.collective, self.how.reading)
         return found if isinstance(found, Assigned) else None
 
     @property
@@ -360,18 +362,20 @@ def read(source: str | Path | Script, reading: Reading) -> Plan:
     return reading.read(source)
 
 
-def assigned_of(plan: Plan, path: str | Path, collective: str | None = None) -> Assigned | Unassigned | None:
+def assigned_of(
+    plan: Plan, path: str | Path, collective: str | None = None, reading: Reading = PLAIN
+) -> Assigned | Unassigned | None:
     """The chunks of the messages of a graph that was read from `path` and states sizes only, or why none are known;
     None for one that states no sizes."""
     stated = not plan.buffers and plan.format.startswith("chakra") and plan.collective == "custom"
-    return assigned(path, collective) if stated else None
+    return assigned(path, collective, reading) if stated else None
 
 
 def runnable(file: str | Path | Script, reading: Reading, collective: str | None = None) -> Plan:
     """The plan in `file`, of a graph of sizes the one that moves its data; raises UnsupportedError for one whose result
     cannot be computed. collective: what a graph of sizes performs; without one it is found out."""
     plan = read(file, reading)
-    if isinstance(file, str | Path) and (found := assigned_of(plan, file, collective)) is not None:
+    if isinstance(file, str | Path) and (found := assigned_of(plan, file, collective, reading)) is not None:
         if isinstance(found, Assigned):
             return found.plan
         raise UnsupportedError(
@@ -384,7 +388,7 @@ def runnable(file: str | Path | Script, reading: Reading, collective: str | None
 
 def stated_bytes(file: str | Path | Script, reading: Reading, collective: str | None = None) -> int | None:
     """The size of one rank's array for which a graph states the sizes of its messages; None for another plan."""
-    found = None if isinstance(file, Script) else assigned_of(read(file, reading), file, collective)
+    found = None if isinstance(file, Script) else assigned_of(read(file, reading), file, collective, reading)
     return found.assignment.bytes if isinstance(found, Assigned) else None
 
 

@@ -11,6 +11,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from ahbm._core import Plan, PlanBuilder, Workload, plan_files
+from ahbm.config.reading import PLAIN, Reading
+from ahbm.errors import AhbmError
 from ahbm.source.assignment import Assignment, Lack, Message, Sized, lack, search, tasks
 
 MOST = 2**32
@@ -70,19 +72,22 @@ class Unassigned:
     """Whether no assignment exists; else none was found."""
 
 
-def assigned(path: str | Path, collective: str | None = None) -> Assigned | Unassigned:
+def assigned(path: str | Path, collective: str | None = None, reading: Reading = PLAIN) -> Assigned | Unassigned:
     """The chunks of the messages in the trace at `path`.
 
     collective: what it performs; without one its names or its messages say so.
     """
     files = sorted(Path(path).parent.glob(f"{Path(path).name.split('.')[0]}*"))
     key = tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files if file.is_file())
-    return _assigned(str(path), key, collective)
+    return _assigned(str(path), key, collective, reading)
 
 
 @lru_cache(maxsize=64)
-def _assigned(path: str, _: tuple[object, ...], collective: str | None) -> Assigned | Unassigned:
-    graphs = nodes(path)
+def _assigned(path: str, _: tuple[object, ...], collective: str | None, reading: Reading) -> Assigned | Unassigned:
+    try:
+        graphs = nodes(path, reading)
+    except AhbmError as error:
+        return Unassigned(f"it is read as an algorithm alone: {error.message}")
     named = collective or _named(path, graphs)
     found: Assigned | Unassigned | None = None
     for adding in (True, False):
@@ -140,10 +145,11 @@ def _named(path: str, graphs: Sequence[Sequence[Node]]) -> str | None:
     return None
 
 
-def nodes(path: str | Path) -> list[list[Node]]:
+def nodes(path: str | Path, reading: Reading = PLAIN) -> list[list[Node]]:
     """The nodes of every rank, in the order of the trace. Raises as `Workload.read`."""
     with tempfile.TemporaryDirectory() as folder:
-        files = Workload.read(path).write(Path(folder, "graph"))
+        job = Workload.read(path, lenient=reading.lenient, limits=reading.limits)
+        files = job.write(Path(folder, "graph"))
         return [list(_decoded(file.read_bytes())) for file in files if file.suffix == ".et"]
 
 
