@@ -43,10 +43,17 @@ class _Asked(Asked):
             help="Jobs: an algorithm graph for the calls of as many ranks as it has; repeatable.",
         ),
     ] = None
+    selector: Annotated[
+        str | None,
+        typer.Option("--selector", metavar="NAME|FILE", help="What chooses: prior, nccl, shortlist, or a file."),
+    ] = None
 
     def options(self, *, device: bool = False, args: Sequence[str] = ()) -> dict[str, Any]:
         """See `Asked`."""
-        return super().options(device=device, args=args) | {"collective_algorithm": tuple(self.graphs or ())}
+        return super().options(device=device, args=args) | {
+            "collective_algorithm": tuple(self.graphs or ()),
+            "selector": self.selector,
+        }
 
 
 @app.command(
