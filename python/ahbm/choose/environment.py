@@ -351,8 +351,8 @@ class SelectLibrary(_Choosing):
 
     @checked
     def __init__(self, outcomes: LiveKnobs, **episodes: Any) -> None:
-        """outcomes: of the algorithms under the knobs of `outcomes.knobs`. `info["without_effect"]` names the knobs that
-        change nothing for a call. All else as of `Select`.
+        """outcomes: of the algorithms under the knobs of `outcomes.knobs`. `info["without_effect"]` names the knobs
+        that change nothing for a call. All else as of `Select`.
 
         Raises ConfigError (AHBM-C129).
         """

@@ -17,6 +17,7 @@ from ahbm.base.collectives import COLLECTIVES
 from ahbm.check.case import Case
 from ahbm.core.emulator import Emulator
 from ahbm.core.limits import Limits
+from ahbm.dsl.script import Script
 from ahbm.errors import AhbmError, ConfigError, Finding, InterruptedRun, UnsupportedError
 from ahbm.job.open import is_plan, open_
 from ahbm.job.options import OfCollective, given, names_of, only, refuse
@@ -26,6 +27,7 @@ from ahbm.job.targets import Collective, Job, PlanFile
 from ahbm.runs import plans, timed
 from ahbm.runs.shape import shape_of
 from ahbm.source.function import AnyAlgorithm, as_algorithm
+from ahbm.source.sized import overlap_capable
 from ahbm.table.columns import FAILED
 from ahbm.table.rows import Rows
 
@@ -41,6 +43,7 @@ OF_ALGORITHMS: dict[str, str] = {
     "algorithm_id": "",
     "algorithm_kind": "",
     "out_degree": "ranks",
+    "overlap_capable": "",
     "chunk_count": "chunks",
     "branch_factor": "chunks",
     "dependency_depth": "chunks",
@@ -233,8 +236,11 @@ def _algorithms(
 
 def _plan(opened: PlanFile) -> dict[str, Any]:
     of, plan, name = opened.options, opened.plan, plans.label(opened.target)
+    overlaps: dict[str, Any] = {"overlap_capable": None}
+    if not plan.buffers and not isinstance(opened.source, Script):
+        overlaps = {"overlap_capable": overlap_capable(opened.source, of.reading)}
     if opened.measured:
-        return _row(name, opened.case)
+        return _row(name, opened.case) | overlaps
     dtype = of.dtype if plan.buffers else "u8"
     nbytes = of.bytes_per_rank
     if plan.buffers and nbytes is None:
@@ -242,7 +248,7 @@ def _plan(opened: PlanFile) -> dict[str, Any]:
     how = of.lowering_timed(plan.buffers)
     program, _, _ = timed.prepare(plan, of.topology, how, nbytes, dtype, of.op, of.overrides, of.ccl)
     dtype_of = of.dtype if plan.buffers else None
-    return _columns(name, name, plan.collective, nbytes, dtype_of, plan.ranks, program, plan)
+    return _columns(name, name, plan.collective, nbytes, dtype_of, plan.ranks, program, plan) | overlaps
 
 
 def _row(target: str, case: Case) -> dict[str, Any]:

@@ -276,6 +276,25 @@ def messages(graphs: Sequence[Sequence[Node]], adding: bool) -> Sized | None:
     )
 
 
+def overlap_capable(path: str | Path, reading: Reading = PLAIN) -> bool:
+    """Whether a computation of a graph that adds nothing waits for some of what its rank receives, and not for all.
+
+    Raises as `nodes`.
+    """
+    for graph in nodes(path, reading):
+        order, adds = _ordered(graph), set(_adding(graph).values())
+        at = {node.id: index for index, node in enumerate(graph)}
+        receives = {index for index, node in enumerate(graph) if node.kind == RECV}
+        known: list[set[int]] = [set() for _ in graph]
+        for index in order:
+            for id_ in graph[index].waits:
+                if (waited := at.get(id_)) is not None:
+                    known[index] |= known[waited] | ({waited} & receives)
+            if graph[index].kind == COMP and index not in adds and known[index] and known[index] != receives:
+                return True
+    return False
+
+
 def _label(*names: str) -> int:
     for name in names:
         if (named := _LABEL.search(name)) is not None:
