@@ -27,6 +27,7 @@ _NAMES = {
 }
 _LABEL = re.compile(r"chunk[\s_#:=\[(]*(\d+)", re.IGNORECASE)
 _ADDS = re.compile(r"redu|\badd|\bsum\b|accum|^comp[\s_]*(node)?[\s_]*\d*$|^rr?c?s?$", re.IGNORECASE)
+_SAYS = re.compile(r"redu|\badd|\bsum\b|accum", re.IGNORECASE)
 _FACTS = frozenset((b"comm_size", b"comm_src", b"comm_dst", b"comm_tag", b"pg_name"))
 COMP, SEND, RECV = 4, 5, 6
 """Kinds of nodes of the schema."""
@@ -331,15 +332,24 @@ def _before(
 
 
 def _adding(graph: Sequence[Node]) -> dict[int, int]:
-    """The receives behind which what arrived is added, and the computations that add it."""
+    """The receives behind which what arrived is added, and the computations that add it: those next to a receive, and
+    those that say so behind a receive with neither another message nor another addition between."""
     at = {node.id: index for index, node in enumerate(graph)}
-    return {
-        at[id_]: index
-        for index, node in enumerate(graph)
-        if node.kind == COMP and _ADDS.search(node.name.strip())
-        for id_ in node.waits
-        if id_ in at and graph[at[id_]].kind == RECV
-    }
+    found: dict[int, int] = {}
+    close: list[set[int]] = [set() for _ in graph]
+    for index in _ordered(graph):
+        node = graph[index]
+        waits = {at[id_] for id_ in node.waits if id_ in at}
+        near = {other for other in waits if graph[other].kind == RECV}
+        for other in waits:
+            close[index] |= {other} if graph[other].kind in (SEND, RECV) else close[other]
+        if node.kind != COMP or not _ADDS.search(node.name.strip()):
+            continue
+        behind = {other for other in close[index] if graph[other].kind == RECV}
+        mine = near or (behind if _SAYS.search(node.name) else set())
+        found |= dict.fromkeys(mine - found.keys(), index)
+        close[index] -= mine if not near else set()
+    return found
 
 
 def _depths(all_: Iterable[Message], near: Sequence[Sequence[Sequence[int]]]) -> Mapping[tuple[int, int], int]:
