@@ -343,7 +343,7 @@ def _adding(graph: Sequence[Node]) -> dict[int, int]:
         near = {other for other in waits if graph[other].kind == RECV}
         for other in waits:
             close[index] |= {other} if graph[other].kind in (SEND, RECV) else close[other]
-        if node.kind != COMP or not _ADDS.search(node.name.strip()):
+        if node.kind != COMP or not _ADDS.search(node.name.strip() or "COMP"):
             continue
         behind = {other for other in close[index] if graph[other].kind == RECV}
         mine = near or (behind if _SAYS.search(node.name) else set())
