@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let budget = Budget::default().with(Limit::InflatedBytes, 1 << 20).with(Limit::Ranks, 64);
-    for kind in [Kind::Kineto, Kind::Host] {
+    for kind in [Kind::Kineto, Kind::Host, Kind::Flight] {
         for symmetric in [false, true] {
             let options = Options { budget, symmetric, host_gaps: symmetric, ..Options::default() };
             if let Err(findings) = parse("fuzz", kind, &[("fuzz.0.json", bytes)], &options, Groups::default()) {

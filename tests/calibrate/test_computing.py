@@ -182,3 +182,7 @@ def test_two_traces_are_compared_operation_by_operation(tmp_path: Path) -> None:
     assert rows["clamp_min"]["kernels"] == [2, 2] and rows["tanh"]["more_us"] == pytest.approx(-us, rel=1e-3)
     code, out, err = run("ahbm", given, tmp_path)
     assert code == 0 and "r.json has 2 steps for 1 of p.0.et" in out
+    run("ahbm", ["run", str(predicted), "-t", "m.yaml", "--trace", "written.json"], tmp_path)
+    code, out, err = run("ahbm", ["compare", "written.json", *given[2:], "--json"], tmp_path)
+    assert code == 0, err
+    assert {row["cause"] for row in json.loads(out)["operations"]} == {"same"} and json.loads(out)["steps"] == [1, 1]

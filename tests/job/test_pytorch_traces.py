@@ -171,3 +171,74 @@ def test_a_recorded_step_is_the_job_that_was_made_of_it() -> None:
     assert 300e6 < ring.latency_ns < 330e6
     # The recording took 595 to 631 ms; with the host's gaps the replay does too.
     assert 590e6 < replayed(REAL / "megatron_tp8_kineto", algorithm="ring_allreduce", host_gaps=True).latency_ns < 632e6
+
+
+def alone(groups: dict[str, int], host_us: float = 30.0) -> dict[str, Any]:
+    """One rank's step in a world of one: three kernels of 10 us, a reduction without a kernel behind each of the first
+    two per group and its bytes, and an optimizer that waits for all."""
+    events: list[dict[str, Any]] = []
+    host, device = 1000.0, 1000.0
+
+    def add(cat: str, name: str, start: float, us: float, **args: object) -> None:
+        events.append({"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": start, "dur": us, "args": args})
+
+    def kernel(name: str) -> None:
+        nonlocal host, device
+        add("cuda_runtime", "cudaLaunchKernel", host, 2, correlation=len(events) + 1)
+        device = max(device, host + 2)
+        add("kernel", name, device, 10, stream=7, device=0, correlation=len(events))
+        host, device = host + host_us, device + 10
+
+    for number in range(2):
+        kernel(f"backward {number}")
+        for group, size in groups.items():
+            facts = {
+                "Collective name": "allreduce",
+                "In msg nelems": size // 4,
+                "Out msg nelems": size // 4,
+                "dtype": "Float",
+            }
+            add("cpu_op", "c10d::allreduce_", host, 10)
+            stated = {"Group size": 1, "Process Group Name": group, "Process Group Description": group}
+            add("cpu_op", "record_param_comms", host + 1, 8, **facts, **stated)
+            add("cuda_runtime", "cudaStreamWaitEvent", host + 2, 1)
+            host += host_us
+    kernel("backward 2")
+    for _ in range(2 * len(groups)):
+        add("cuda_runtime", "cudaStreamWaitEvent", host, 1)
+        host += 2
+    kernel("optimizer")
+    info = {"backend": "nccl", "rank": 0, "world_size": 1}
+    return {"schemaVersion": 1, "distributedInfo": info, "traceEvents": events}
+
+
+def test_one_ranks_record_is_the_step_of_many(tmp_path: Path) -> None:
+    path = tmp_path / "rank0_trace.json"
+    path.write_text(json.dumps(alone({"dp": 1 << 20})))
+    alone_ns = ahbm.run("all_reduce", topology=RING, bytes_per_rank=1 << 20, dtype="f32").latency_ns
+    step = replayed(path, replicas=8)
+    assert [(call.collective, call.ranks, call.bytes) for call in step.calls] == [("all_reduce", 8, 1 << 20)] * 2
+    # The second reduction begins when the second kernel and the first reduction have ended; what follows waits for it.
+    assert alone_ns > 10_000
+    assert step.latency_ns == pytest.approx(10_000 + 2 * alone_ns + 10_000, abs=1e-3)
+    for rank in step.ranks:
+        assert rank.compute_ns == 40_000
+        assert rank.compute_ns + rank.exposed_ns == pytest.approx(step.latency_ns, abs=1e-3)
+
+
+def test_one_ranks_record_is_itself_before_it_is_scaled(tmp_path: Path) -> None:
+    path = tmp_path / "rank0_trace.json"
+    path.write_text(json.dumps(alone({"dp": 1 << 20}, host_us=200)))
+    for terms in ({}, {"host_gaps": True}):
+        assert replayed(path, replicas=1, **terms).latency_ns == replayed(path, **terms).latency_ns
+    step = replayed(path, replicas=1, host_gaps=True)
+    assert step.recorded is not None
+    assert step.latency_ns == pytest.approx(step.recorded.mean_ns, rel=0.03)
+
+
+def test_dimensions_of_a_mesh_besides_replicas_stay_one_rank(tmp_path: Path) -> None:
+    path = tmp_path / "rank0_trace.json"
+    path.write_text(json.dumps(alone({"mesh_dp": 1 << 20, "mesh_tp": 1 << 16})))
+    step = replayed(path, replicas=4)
+    assert {(call.group, call.bytes, call.ranks) for call in step.calls} == {("mesh_dp", 1 << 20, 4)}
+    assert any("groups of one rank are left out" in finding.message for finding in step.warnings)

@@ -240,6 +240,30 @@ def test_steps_take_longer_by_their_layers_their_waits_and_their_loops(tmp_path:
     assert step("10") > few > step("10", "fused")
 
 
+BY_HAND = """\
+import torch
+net = torch.nn.Linear(8, 8).cuda()
+x = torch.ones(4, 8, device="cuda")
+for epoch in range(2):
+    for _ in range(4):
+        net.zero_grad()
+        net(x).sum().backward()
+        for p in net.parameters():
+            p.data.add_(p.grad, alpha=-0.1)
+    with torch.no_grad():
+        for _ in range(12):
+            net(x).sum()
+"""
+
+
+def test_iterations_end_with_backward_where_no_pattern_is_most(tmp_path: Path) -> None:
+    """Without an optimizer, and with evaluations that are longer than an epoch."""
+    found, _ = run(tmp_path, BY_HAND)
+    assert found["ended_after"] == 8 and 0 < found["steps"] < 8
+    again, _ = run(tmp_path, BY_HAND.replace("range(12)", "range(3)"))
+    assert again["step_ns"] == found["step_ns"]
+
+
 BOTH = """\
 import torch, ahbm.torch
 a, b = torch.ones(64, 64, device="cuda"), torch.ones(8, device="cuda")
@@ -256,6 +280,30 @@ def test_each_change_of_a_script_is_a_job_of_its_own(tmp_path: Path) -> None:
     after = {each["what"]: each["step_ns"] for each in found["changes"]}
     assert after[advice.GRAPH] == pytest.approx(found["compute_ns"][0], rel=0.01)
     assert after[advice.GRAPH] < after[advice.TF32] < found["step_ns"] * 1.0001
+
+
+def test_a_fused_optimizer_is_simulated_as_it_then_runs(tmp_path: Path) -> None:
+    found, _ = run(tmp_path, TRAINING, "10", "foreach")
+    after = {each["what"]: each["step_ns"] for each in found["changes"]}
+    fused, _ = run(tmp_path, TRAINING, "10", "fused")
+    assert after[advice.FUSED] == pytest.approx(fused["step_ns"], rel=0.03)
+    assert after[advice.FUSED] < 0.95 * found["step_ns"]
+    assert advice.FUSED not in {each["what"] for each in fused["changes"]}
+
+
+def test_gradients_that_are_clipped_are_still_scaled_beside_a_fused_optimizer() -> None:
+    def node(number: int, name: str, ps: int) -> list[Any]:
+        host = ("COMP_NODE", "host", [], 0, ps, [("is_cpu_op", 1)])
+        facts = [("num_ops", 0), ("tensor_size", 32), ("kernel_kind", "foreach"), ("kernel_dims", (1, 2))]
+        return [host, ("COMP_NODE", name, [2 * number], 0, 0, facts)]
+
+    def kernels(optimizer_ps: int) -> list[str]:
+        nodes = [each for number, name in enumerate(("_foreach_mul_", *advice.ADAM)) for each in node(number, name, 9)]
+        after = advice.fused(nodes, optimizer_ps=optimizer_ps)
+        return [name for _, name, _, _, _, facts in after if dict(facts).get("tensor_size")]
+
+    assert kernels(9) == ["_foreach_add_", "_fused_adam_"]  # the host calls the optimizer before it: weights decay
+    assert kernels(10) == ["_foreach_mul_", "_foreach_add_", "_fused_adam_"]
 
 
 def test_a_step_says_its_rate_its_share_of_the_peak_and_between_what_it_is_likely(tmp_path: Path) -> None:

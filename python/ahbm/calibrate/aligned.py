@@ -1,6 +1,7 @@
 """`ahbm compare recorded.json predicted.et`: what the device did in two traces, operation by operation.
 
-Each is a trace of PyTorch's profiler, or a job as `ahbm.torch` records it, whose kernels take what a machine says.
+Each is a trace of PyTorch's profiler, a job as `ahbm.torch` records it, whose kernels take what a machine says, or a
+timeline of such a job that `ahbm run --trace FILE.json` has written.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ahbm._core import Machine, Workload, is_pytorch_trace, kernels_of, read_profile, trace_sort
+from ahbm.base.load import is_prefix
 from ahbm.calibrate.readers.operations import of_operations
 from ahbm.errors import FormatError, Site
 
@@ -138,8 +140,8 @@ class Aligned:
 
 
 def is_trace(path: str | Path) -> bool:
-    """Whether a file can be compared so: it is a trace of a job."""
-    return is_pytorch_trace(str(path)) or trace_sort(str(path)) in ("job", "either")
+    """Whether a file, or the prefix of files, is named as a trace."""
+    return is_pytorch_trace(str(path)) or str(path).endswith(".et") or is_prefix(path)
 
 
 def read(path: str | Path, machine: Machine) -> Side:
@@ -158,7 +160,7 @@ def read(path: str | Path, machine: Machine) -> Side:
         for name, took in of_operations(read_profile(str(path))).items():
             add(name, *took)
         return Side(Path(path).name, found)
-    if not is_trace(path):
+    if trace_sort(str(path)) not in ("job", "either"):
         raise FormatError("AHBM-F210", f"{path} is {NEITHER}", sites=(Site("file", str(path)),))
     kernels = kernels_of(Workload.read(str(path)), 0)
     for (name, stated, _), ps in zip(kernels, machine.kernels_ps([of for _, _, of in kernels]), strict=True):

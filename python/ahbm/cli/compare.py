@@ -53,12 +53,13 @@ def compare(
     them, whose kernels take what the machine of -t says; or a collective with -a A -a B, -t A -t B, --ranks 2,4 or
     --set KEY=1,2, which is measured on both. Every option but --gate and --json is of measurements.
     """
+    from ahbm.calibrate.aligned import is_trace
     from ahbm.runs import compare as c
 
     if after is None:
         _measured(context, before, swept, as_gate, as_json)
         return
-    if _traces(before, after):
+    if is_trace(before) or is_trace(after):
         _operations(context, before, after, swept, as_json)
         return
     files = ("before", "after", "as_gate", "as_json")
@@ -72,13 +73,6 @@ def compare(
             typer.echo("\n".join([c.STEPS_HEADER, *map(str, steps)]))
         return
     _tell(c.compare(c.load(before), c.load(after)), as_gate, as_json)
-
-
-def _traces(*paths: str | Path) -> bool:
-    from ahbm._core import is_pytorch_trace
-    from ahbm.base.load import is_prefix
-
-    return any(is_pytorch_trace(str(path)) or str(path).endswith(".et") or is_prefix(path) for path in paths)
 
 
 def _operations(context: typer.Context, before: str, after: Path, swept: Swept, as_json: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -163,6 +164,7 @@ def _short(cell: str) -> str:
     examples=(
         "ahbm topology npu_torus_4x4 --svg torus.svg",
         "ahbm topology -t hypercube --ranks 16 --json",
+        "ahbm topology dgx_h100 --set system.sips.link.bandwidth_gbs=600 -o mine.yaml",
     ),
 )
 @grouped
@@ -174,13 +176,18 @@ def topology_(
     svg: Annotated[
         Path | None, typer.Option("--svg", metavar="FILE", help="Draw it into this file, whose name ends in .svg.")
     ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Write a topology.yaml that stands on it, to be changed."),
+    ] = None,
     *,
     place: Place,
     as_json: Json = False,
 ) -> None:
-    """Describe a machine, and draw it."""
+    """Describe a machine, draw it, or write a file of your own that stands on it."""
     from ahbm.base.store import store
-    from ahbm.config.topology import load_machine
+    from ahbm.config.based import text_of
+    from ahbm.config.topology import load_machine, name_of
 
     if name is not None:
         if place.topologies:
@@ -197,4 +204,18 @@ def topology_(
             store({svg: machine.svg().encode()})
         except OSError as error:
             raise ConfigError("AHBM-C141", f"cannot write {svg}: {error.strerror}") from error
+    if output is not None:
+        if output.suffix not in (".yaml", ".yml"):
+            raise ConfigError(
+                "AHBM-C141", f"{output} does not end in .yaml: a machine is YAML", hint=f"-o {output.stem}.yaml"
+            )
+        base = name_of(machine)
+        if base.endswith((".yaml", ".yml")):
+            base = os.path.relpath(base, output.parent)
+            base = base if "/" in base else f"./{base}"
+        try:
+            store({output: text_of(base, dict(machine.overrides)).encode()})
+        except OSError as error:
+            raise ConfigError("AHBM-C141", f"cannot write {output}: {error.strerror}") from error
+        typer.echo(f"machine: {output}", err=as_json)
     typer.echo(json.dumps(_facts(machine), indent=2) if as_json else machine.describe())

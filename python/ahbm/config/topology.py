@@ -11,6 +11,7 @@ from ahbm._core import Machine
 from ahbm.base import arguments, packaged
 from ahbm.base.load import load_text
 from ahbm.base.yaml_source import did_you_mean, scalar_text
+from ahbm.config.based import DEEPEST, base_of
 from ahbm.errors import ConfigError, Site, TopologyError
 
 ENV = "AHBM_TOPOLOGY"
@@ -69,7 +70,11 @@ def load_machine(
     if asked in NETWORKS:
         overrides = {_NETWORK: asked, **overrides}
         asked = None
-    path = _find(asked)
+    return _read(_find(asked), overrides)
+
+
+def _read(path: Path, overrides: dict[str, object], above: tuple[Path, ...] = ()) -> Machine:
+    """The machine of a file. `above`: the files that stand on it."""
     try:
         text = load_text(path)
     except OSError as error:
@@ -81,6 +86,14 @@ def load_machine(
             sites=(Site("the file", f"{path}:1"),),
             hint="ahbm init writes a topology.yaml with every key, ahbm calibrate one of measured times",
         )
+    if (base := base_of(text, path)) is not None:
+        named, own = base
+        if len(above) == DEEPEST:
+            files = tuple(Site("a file", str(file)) for file in above)
+            raise TopologyError("AHBM-T102", f"{path}: more than {DEEPEST} machines stand on each other", sites=files)
+        if named in NETWORKS:
+            named, own = DEFAULT, {_NETWORK: named, **own}
+        return _read(_find(named), {**own, **overrides}, (*above, path))
     origin = f"packaged {path.name}" if path.is_relative_to(packaged.ROOT) else str(path)
     return Machine.from_yaml(text, origin, [(key, scalar_text(value)) for key, value in overrides.items()])
 

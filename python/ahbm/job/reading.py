@@ -72,6 +72,7 @@ def read(path: str | Path, how: How = AS_IT_IS) -> Workload:
         step=how.step,
         host_gaps=how.host_gaps,
         symmetric=how.symmetric,
+        scaled=how.replicas is not None,
     )
     try:
         job = reading(groups=read_groups(how.groups) if how.groups is not None else {})

@@ -55,7 +55,7 @@ def _span(file: Path, step: int | None) -> Span | None:
     """Start and end in ns of what was recorded."""
     packed = load_bytes(file)
     text = gzip.decompress(packed) if packed.startswith(b"\x1f\x8b") else packed
-    if len(text) > MOST_BYTES:
+    if len(text) > MOST_BYTES or text.startswith(b"\x80"):  # a pickle has no times of a device
         return None
     spans = _spans(json.loads(text), step)
     return (1000 * min(start for start, _ in spans), 1000 * max(end for _, end in spans)) if spans else None

@@ -8,8 +8,9 @@ plan runs in place. `docs/imports.md` tells what is supported.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from os.path import isdir, isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -297,12 +298,11 @@ def convert(
             raise ConfigError("AHBM-C146", f"{source} is the trace of a job: it takes no options of algorithms")
         if Path(target).suffix.lower() != ".et":
             raise UnsupportedError("AHBM-U292", f"{target}: a job is written as a Chakra trace", hint="PREFIX.et")
-        job = Workload.read(
-            source, groups=groups or {}, limits=limits, step=step, host_gaps=host_gaps, symmetric=symmetric
-        )
+        how = partial(Workload.read, source, limits=limits, step=step, host_gaps=host_gaps, scaled=replicas is not None)
+        job = how(groups=groups or {}, symmetric=symmetric)
         for name, given in (("groups", bool(groups)), ("symmetric", symmetric)):
             others = {"groups": groups or {}, "symmetric": symmetric} | {name: {} if name == "groups" else False}
-            if given and _reads_alike(job, source, limits=limits, step=step, host_gaps=host_gaps, **others):
+            if given and _reads_alike(job, partial(how, **others)):
                 raise ConfigError("AHBM-C146", f"{source} says itself which ranks do what: {name} changes nothing")
         return (job if replicas is None else job.replicated(replicas)).write(target)
     if of_jobs != (None,) * 5:
@@ -345,10 +345,10 @@ def convert(
     return program.plan.save(target, nbytes=nbytes, link_order=link_order, slots=slots)
 
 
-def _reads_alike(job: Workload, source: str | Path, **how: Any) -> bool:
+def _reads_alike(job: Workload, reading: Callable[[], Workload]) -> bool:
     """Whether traces that are read otherwise are the same job."""
     try:
-        other = Workload.read(source, **how)
+        other = reading()
     except AhbmError:
         return False
     return (other.ranks, other.nodes) == (job.ranks, job.nodes) and [c.ranks for c in other.calls] == [

@@ -21,7 +21,7 @@ pub fn read(
         return pytorch::read(path, options, groups);
     }
     let budget = options.budget;
-    if *options != (pytorch::Options { budget, ..pytorch::Options::default() }) {
+    if *options != (pytorch::Options { budget, scaled: options.scaled, ..pytorch::Options::default() }) {
         let what = format!("{} is no trace of PyTorch: no --step, --host-gaps or --symmetric", path.display());
         return Err(one(Diagnostic::new("AHBM-C146", what)));
     }

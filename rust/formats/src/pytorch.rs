@@ -1,4 +1,4 @@
-//! Traces that PyTorch writes, as jobs: the profiler's (kineto), and host execution traces.
+//! Traces that PyTorch writes, as jobs: the profiler's (kineto), host execution traces, and dumps of the Flight Recorder.
 //!
 //! A file is the trace of one rank, plain or gzip. The duration of a communication kernel contains waiting for other
 //! ranks, so it is dropped: the kernel becomes a call of its collective, size and group. Computations keep their
@@ -15,16 +15,17 @@
 //! | `AHBM-F187` | a step that the trace does not have |
 //! | `AHBM-U234` | a process group of unknown ranks |
 //!
-//! Reading order: [`read`], `stream` (elements of a JSON array), `events` and `kineto` (the profiler's trace), `profile` (one device's
-//! operations), `host`,
-//! `facts` and `comms` (what is stated about a communication).
+//! Reading order: [`read`], `stream` (elements of a JSON array), `events`, `lone` and `kineto` (the profiler's trace), `profile`
+//! (one device's operations), `host`, `facts` and `comms` (what is stated about a communication).
 
 mod comms;
 mod events;
 mod facts;
 mod files;
+mod flight;
 mod host;
 mod kineto;
+mod lone;
 mod profile;
 mod stream;
 
@@ -54,6 +55,8 @@ pub struct Options {
     pub host_gaps: bool,
     /// Ranks without a trace do what the one rank with a trace does.
     pub symmetric: bool,
+    /// The job will have other numbers of replicas ([`Workload::replicated`]): communications of groups of one rank stay.
+    pub scaled: bool,
 }
 
 /// The part of the budget that has been taken so far.
@@ -68,20 +71,28 @@ struct Usage {
 enum Trace {
     Kineto(events::Recorded),
     Host(host::Hosted),
+    Flight(flight::Dumped),
 }
 
 impl Trace {
-    fn read(kind: Kind, file: &str, stream: Stream<'_>) -> Result<Self, Diagnostic> {
+    fn read(kind: Kind, file: &str, stream: Stream<'_>, scaled: bool) -> Result<Self, Diagnostic> {
         Ok(match kind {
-            Kind::Kineto => Self::Kineto(events::read(file, stream)?),
+            Kind::Kineto => {
+                let mut recorded = events::read(file, stream)?;
+                if scaled {
+                    lone::keep(&mut recorded);
+                }
+                Self::Kineto(recorded)
+            }
             Kind::Host => Self::Host(host::read(file, stream)?),
+            Kind::Flight => Self::Flight(flight::read(file, stream)?),
         })
     }
 
     fn rank(&self) -> Option<u32> {
         match self {
             Self::Kineto(recorded) => recorded.rank,
-            Self::Host(_) => None,
+            Self::Host(_) | Self::Flight(_) => None,
         }
     }
 
@@ -94,6 +105,7 @@ impl Trace {
                 stated.chain(recorded.world).max().unwrap_or(0)
             }
             Self::Host(hosted) => hosted.communications.iter().map(|(_, facts)| size(facts)).max().unwrap_or(0),
+            Self::Flight(dumped) => dumped.world(),
         }
     }
 }
@@ -122,7 +134,7 @@ pub fn read(path: &Path, options: &Options, groups: Groups) -> Result<Workload, 
         let size = fs::metadata(&path).map_err(unreadable)?.len();
         let file = File::open(&path).map_err(unreadable)?;
         let stream = Stream::new(&shown, file, size, options, &mut usage).map_err(one)?;
-        traces.push((named, shown.clone(), Trace::read(found.kind, &shown, stream).map_err(one)?));
+        traces.push((named, shown.clone(), Trace::read(found.kind, &shown, stream, options.scaled).map_err(one)?));
     }
     let mut workload = job(&files::name_of(path), traces, options, groups)?;
     workload.notes.extend(found.chosen.map(note));
@@ -161,7 +173,7 @@ pub fn parse(
     let mut traces = Vec::new();
     for (file, bytes) in files {
         let stream = Stream::new(file, *bytes, bytes.len() as u64, options, &mut usage);
-        let trace = Trace::read(kind, file, stream.map_err(one)?).map_err(one)?;
+        let trace = Trace::read(kind, file, stream.map_err(one)?, options.scaled).map_err(one)?;
         traces.push((files::numbered(file).map(|(_, rank, _)| rank), (*file).to_owned(), trace));
     }
     job(name, traces, options, groups)
@@ -204,6 +216,13 @@ fn job(
         let what = format!("all {world} ranks do what rank {} did: only its trace is there", ranked[0].0);
         gather.note(note(what));
     }
+    let mut dumps: Vec<(u32, &str, &flight::Dumped)> = Vec::new();
+    for (rank, file, trace) in &ranked {
+        if let Trace::Flight(dumped) = trace {
+            dumps.push((*rank, file, dumped));
+        }
+    }
+    let joined = (!dumps.is_empty()).then(|| flight::joined(&mut gather, &dumps));
     let mut cut = 0;
     for (rank, (_, file, trace)) in (0..).zip(&ranked) {
         let graph = match trace {
@@ -212,7 +231,8 @@ fn job(
                 cut += gone;
                 graph
             }
-            Trace::Host(hosted) => host::graph(&mut gather, rank, file, hosted)?,
+            Trace::Host(hosted) => host::graph(&mut gather, rank, file, hosted, options.scaled)?,
+            Trace::Flight(dumped) => flight::graph(&mut gather, rank, file, dumped, joined.as_ref())?,
         };
         gather.add(graph);
     }
@@ -226,7 +246,11 @@ fn job(
         options.budget.check(Limit::Steps, gather.nodes().saturating_mul(world.into())).map_err(one)?;
         (1..world).try_for_each(|_| gather.repeat())?;
     }
-    Ok(gather.finish())
+    let mut workload = gather.finish();
+    if joined.is_some() {
+        flight::judged(&mut workload, &dumps)?;
+    }
+    Ok(workload)
 }
 
 fn missing(ranked: &[(u32, String, Trace)], world: u32) -> Diagnostic {
@@ -237,6 +261,7 @@ fn missing(ranked: &[(u32, String, Trace)], world: u32) -> Diagnostic {
     let what = format!("the job has {world} ranks; {} have no trace: {}{more}", lacking.len(), listed.join(", "));
     let finding = Diagnostic::new("AHBM-F185", what).site("the trace that is there", &*ranked[0].1);
     match ranked {
+        [(.., Trace::Flight(_)), ..] => finding.hint("a rank that has crashed leaves none: look at its log first"),
         [(rank, ..)] => finding.hint(format!(
             "give the folder with the traces of all ranks; or --symmetric: the others do what rank {rank} does"
         )),

@@ -46,14 +46,14 @@ impl Workload {
     /// `groups` has the ranks of process groups that nodes only name; `lenient` leaves out dependencies on nodes that do
     /// not exist and those that close a circle; `limits` are pairs of a name of `plan_limits()` and a number. Of traces
     /// of PyTorch, `step` takes the profiler's step of this number instead of all, `host_gaps` keeps the time that the
-    /// host takes between launches, and `symmetric` lets all ranks do what the one rank with a trace does. The
-    /// interpreter lock is released meanwhile. Raises `FormatError` (AHBM-F131 to F139, F149, F183 to F187),
+    /// host takes between launches, `symmetric` lets all ranks do what the one rank with a trace does, and `scaled` keeps
+    /// communications of groups of one rank for `replicated`. The interpreter lock is released meanwhile. Raises `FormatError` (AHBM-F131 to F139, F149, F183 to F187),
     /// `UnsupportedError` (AHBM-U234 for a process group of unknown ranks), `ConfigError` (AHBM-C146 for options that do
     /// not go with the trace), `BudgetError`.
     #[staticmethod]
     #[pyo3(signature = (path, *, groups=Given::ok(HashMap::new()), lenient=false, limits=Vec::new(), step=None,
-                        host_gaps=false, symmetric=false),
-           text_signature = "(path, *, groups={}, lenient=False, limits=(), step=None, host_gaps=False, symmetric=False)")]
+                        host_gaps=false, symmetric=false, scaled=false),
+           text_signature = "(path, *, groups={}, lenient=False, limits=(), step=None, host_gaps=False, symmetric=False, scaled=False)")]
     #[allow(clippy::too_many_arguments)] // Keywords in Python.
     fn read(
         py: Python<'_>,
@@ -64,6 +64,7 @@ impl Workload {
         step: Option<u64>,
         host_gaps: bool,
         symmetric: bool,
+        scaled: bool,
     ) -> PyResult<Self> {
         given!(groups);
         let budget = budget(&limits).map_err(|finding| errors::raise_one(py, finding))?;
@@ -71,7 +72,7 @@ impl Workload {
         let mut named: Vec<_> = groups.into_iter().collect();
         named.sort();
         interruptible(py, || {
-            let options = pytorch::Options { budget, step, host_gaps, symmetric };
+            let options = pytorch::Options { budget, step, host_gaps, symmetric, scaled };
             Linked::new(jobs::read(&path, lenient, &options, named.into_iter().collect())?)
         })
         .map(|inner| Self { inner: inner.into() })

@@ -176,6 +176,20 @@ impl Graph {
         graph
     }
 
+    /// Makes calls that `gone` holds for events that take no time; whether there were any.
+    pub(crate) fn without_calls(&mut self, gone: impl Fn(&CallSpec) -> bool) -> bool {
+        let left: Vec<bool> = self.specs.iter().map(gone).collect();
+        let mut any = false;
+        for node in &mut self.nodes {
+            if let Work::Call(spec) = node.work
+                && left[spec as usize]
+            {
+                (node.work, any) = (Work::Nothing, true);
+            }
+        }
+        any
+    }
+
     /// The call of a node, where it is one.
     pub fn spec(&self, at: u32) -> Option<&CallSpec> {
         match self.nodes[at as usize].work {

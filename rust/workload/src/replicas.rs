@@ -4,6 +4,9 @@
 //! replica) * stride + offset. A mesh fits a job where the groups along its replicas are there, every other group has
 //! all replicas of its ranks or one replica alone, and messages stay inside of a replica. Of several that fit, the one
 //! with the largest stride counts: data-parallel replicas stand outside of tensor-parallel and sharded ranks.
+//!
+//! A job of one replica has groups of one rank in which replicas would meet: those that say so in their names, or else
+//! those that do not name another dimension of a mesh, or the only ones that there are.
 
 use crate::graph::Graph;
 use crate::node::{CallSpec, Collective, Work};
@@ -44,7 +47,8 @@ impl Mesh {
 
     /// Whether a group has all replicas of each of its ranks.
     fn spans(self, ranks: &[u32], known: &FxHashSet<u32>) -> bool {
-        ranks.iter().all(|&rank| (0..self.replicas).all(|replica| known.contains(&self.rank(rank, replica))))
+        self.replicas > 1
+            && ranks.iter().all(|&rank| (0..self.replicas).all(|replica| known.contains(&self.rank(rank, replica))))
     }
 }
 
@@ -60,7 +64,8 @@ impl Workload {
     pub fn replicated(&self, replicas: u32) -> Result<Self, Vec<Diagnostic>> {
         let mesh = self.mesh()?;
         let wanted = Mesh { replicas, ..mesh };
-        if replicas == mesh.replicas {
+        let alone = |group: &Group| group.ranks.len() == 1;
+        if replicas == mesh.replicas && !self.groups.iter().any(alone) {
             return Ok(self.clone());
         }
         let ranks = self.ranks.len() as u64 / u64::from(mesh.replicas) * u64::from(replicas);
@@ -77,21 +82,62 @@ impl Workload {
             scaled.add(rank)?;
         }
         let mut notes = self.notes.clone();
-        notes.push(Diagnostic::new(
-            CODE,
-            format!(
-                "{replicas} in place of {} replicas, the first with rank 0, the next with rank {}: computing stays as it \
-                 was recorded",
-                mesh.replicas, mesh.stride,
-            ),
-        ));
+        if replicas != mesh.replicas {
+            let (recorded, next) = (mesh.replicas, mesh.stride);
+            let of = if recorded == 1 { "1 replica".into() } else { format!("{recorded} replicas") };
+            let what = format!(
+                "{replicas} in place of {of}, the first with rank 0, the next with rank {next}: computing stays as it \
+                 was recorded"
+            );
+            notes.push(Diagnostic::new(CODE, what));
+        }
         let groups = scaled.groups.into_iter().collect();
         let (name, recorded) = (self.name.clone(), self.recorded);
-        Ok(Self { name, graphs: scaled.graphs, ranks: scaled.ranks, groups, notes, recorded })
+        let mut made = Self { name, graphs: scaled.graphs, ranks: scaled.ranks, groups, notes, recorded };
+        if made.without_lone_calls() {
+            made.notes.push(Diagnostic::new(CODE, "communications of groups of one rank are left out"));
+        }
+        Ok(made)
+    }
+
+    /// Calls of groups of one rank become events; whether there were any.
+    fn without_lone_calls(&mut self) -> bool {
+        let mut seen: Vec<Option<Box<[bool]>>> = vec![None; self.graphs.len()];
+        for rank in &self.ranks {
+            let alone = |&group: &u32| self.groups[group as usize].ranks.len() == 1;
+            let known = seen[rank.graph as usize].get_or_insert_with(|| vec![true; rank.groups.len()].into());
+            known.iter_mut().zip(&rank.groups).for_each(|(known, group)| *known &= alone(group));
+        }
+        let mut any = false;
+        for (graph, alone) in self.graphs.iter_mut().zip(&seen) {
+            if let Some(alone) = alone {
+                any |= graph.without_calls(|spec| alone[spec.group as usize]);
+            }
+        }
+        any
+    }
+
+    /// Whether replicas of a job that has one would meet in this group of one rank.
+    fn would_meet(&self, group: &Group) -> bool {
+        let mut names: Vec<&str> =
+            self.groups.iter().filter(|group| group.ranks.len() == 1).map(|group| &*group.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        let outer = |name: &str| says(name, &["replicate"]);
+        let outermost = names.iter().any(|name| outer(name)) && names.iter().any(|name| says(name, &["shard"]));
+        group.ranks.len() == 1
+            && match names[..] {
+                [_] => true,
+                _ if outermost => outer(&group.name),
+                _ => says(&group.name, &OF_REPLICAS) || !says(&group.name, &OF_OTHERS),
+            }
     }
 
     /// Per group whether it has all replicas of its ranks.
     fn spanning(&self, mesh: Mesh) -> Vec<bool> {
+        if mesh.replicas == 1 {
+            return self.groups.iter().map(|group| self.would_meet(group)).collect();
+        }
         let spans = |group: &Group| mesh.spans(&group.ranks, &group.ranks.iter().copied().collect());
         self.groups.iter().map(spans).collect()
     }
@@ -111,6 +157,9 @@ impl Workload {
                 None => return Ok(mesh),
                 Some(finding) => why = why.or(Some(finding)),
             }
+        }
+        if why.is_none() && self.groups.iter().any(|group| self.would_meet(group)) {
+            return Ok(Mesh { replicas: 1, stride: self.ranks.len() as u32 });
         }
         let none = || Diagnostic::new(CODE, "no groups of the job are those of data-parallel replicas");
         let hint = "groups of ranks that stand at equal distances, one for every rank of a replica, make replicas";
@@ -263,6 +312,18 @@ impl<'a> Scaling<'a> {
         }
         Ok(())
     }
+}
+
+/// What names of groups of data-parallel replicas say (PyTorch's device meshes, Megatron-LM, DeepSpeed).
+const OF_REPLICAS: [&str; 7] = ["dp", "ddp", "fsdp", "edp", "data", "replicate", "shard"];
+/// What those of other dimensions say.
+const OF_OTHERS: [&str; 12] =
+    ["tp", "tensor", "model", "pp", "pipe", "pipeline", "cp", "context", "ep", "expert", "sp", "sequence"];
+
+/// Whether a name has one of these words, by whatever it is divided.
+fn says(name: &str, words: &[&str]) -> bool {
+    let name = name.to_ascii_lowercase();
+    name.split(|c: char| !c.is_ascii_alphabetic()).any(|part| words.contains(&part))
 }
 
 /// Bytes of an element by the name of its type, as "bf16"; 1 where it has none.

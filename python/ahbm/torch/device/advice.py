@@ -5,15 +5,26 @@ What the machine could have otherwise is asked of `what_if`; see `answer`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ahbm._core import Machine
     from ahbm.torch.journal import Node
 
 TF32 = "products of f32 in TF32 (torch.set_float32_matmul_precision)"
 PINNED = "copies from pinned memory (pin_memory=True, non_blocking=True)"
 GRAPH = "the step as one CUDA graph, if it can be captured (torch.cuda.graph)"
+FUSED = "the optimizer in one kernel for many parameters (fused=True)"
+ADAM = ("_foreach_lerp_", "_foreach_mul_", "_foreach_addcmul_", "_foreach_sqrt", "_foreach_div_", "_foreach_add_",
+        "_foreach_addcdiv_")  # fmt: skip
+"""Operations of Adam and AdamW on lists of parameters, without a fused kernel (torch/optim/adam.py)."""
+MAXIMUM = "_foreach_maximum_"
+"""Between them, of a variant of Adam."""
+PASSES = 7
+"""Times that a fused kernel of Adam reads or writes as many bytes as the parameters have: they, their gradients and
+both averages are read, all but the gradients written."""
 
 
 def _with(node: Node, facts: dict[str, Any], ps: int | None = None) -> Node:
@@ -51,14 +62,82 @@ def captured(nodes: Sequence[Node]) -> list[Node]:
     ]
 
 
+def fused(nodes: Sequence[Node], tensor_ps: int = 0, optimizer_ps: int = 0) -> list[Node]:
+    """Adam's operations on lists of parameters are one fused kernel, and one that counts steps. `tensor_ps`,
+    `optimizer_ps`: what the host takes for each tensor of an operation, and to call an optimizer."""
+    out = list(nodes)
+    for scaling, runs in _adams(nodes):
+        issue = _issue(nodes, scaling[0]) if scaling else None
+        if issue is not None and nodes[issue][4] >= max(optimizer_ps, 1):
+            runs = [scaling, *runs]  # weights decay; else it scales gradients that were clipped
+        *before, last = runs
+        of: list[dict[str, Any]] = [dict(nodes[number][5]) for number in last]
+        tensors = sum(each["kernel_dims"][0] for each in of)
+        counting = {"num_ops": 0, "tensor_size": 8 * tensors, "num_ops_dtype": "f32"}
+        counting |= {"kernel_kind": "foreach", "kernel_dims": (tensors, tensors)}
+        first = before[0][0]
+        for number in (each for run in before for each in run):
+            issue = _issue(nodes, number)
+            if number == first:
+                out[number] = _named("_foreach_add_", _with(nodes[number], counting))
+                continue
+            out[number] = _with(nodes[number], {"num_ops": 0, "tensor_size": 0}, 0)
+            if issue is not None:
+                out[issue] = _with(nodes[issue], dict(nodes[issue][5]), 0)
+        for number, facts in zip(last, of, strict=True):
+            # The last of Adam's operations reads and writes as many bytes as the parameters have four times.
+            facts["tensor_size"] = facts["tensor_size"] * PASSES // 4
+            out[number] = _named("_fused_adam_", _with(nodes[number], facts))
+        issue = _issue(nodes, last[0])
+        if issue is not None:
+            out[issue] = _with(nodes[issue], dict(nodes[issue][5]), nodes[issue][4] + 2 * tensors * tensor_ps)
+    return out
+
+
+def _named(name: str, node: Node) -> Node:
+    return node[0], name, *node[2:]
+
+
+def _kernel(node: Node) -> bool:
+    facts: dict[str, Any] = dict(node[5])
+    return node[0] == "COMP_NODE" and len(facts.get("kernel_dims", ())) > 1
+
+
+def _issue(nodes: Sequence[Node], number: int) -> int | None:
+    """What the host does before a kernel."""
+    of = [dep for dep in nodes[number][2] if ("is_cpu_op", 1) in nodes[dep][5]]
+    return of[-1] if of else None
+
+
+def _adams(nodes: Sequence[Node]) -> Iterator[tuple[list[int], list[list[int]]]]:
+    """The kernels of each update of Adam's, operation by operation, and those before that multiply lists, if any."""
+    kernels = [number for number, node in enumerate(nodes) if _kernel(node)]
+    runs = [list(run) for _, run in groupby(kernels, key=lambda number: nodes[number][1])]
+    names = [nodes[run[0]][1] for run in runs]
+    for at in range(len(runs)):
+        after, found = at, list[list[int]]()
+        for name in ADAM:
+            if after < len(runs) and names[after] == MAXIMUM:
+                found.append(runs[after])
+                after += 1
+            if after == len(runs) or names[after] != name:
+                break
+            found.append(runs[after])
+            after += 1
+        else:
+            yield runs[at - 1] if at and names[at - 1] == ADAM[1] else [], found
+
+
 CHANGES: dict[str, Callable[[Sequence[Node]], list[Node]]] = {TF32: in_tf32, PINNED: pinned, GRAPH: captured}
 """By what they are called in an answer."""
 
 
-def changed(ranks: Sequence[Sequence[Node]]) -> list[tuple[str, list[list[Node]]]]:
-    """The changes that would change something, with the nodes of every rank after each."""
+def changed(ranks: Sequence[Sequence[Node]], machine: Machine | None = None) -> list[tuple[str, list[list[Node]]]]:
+    """The changes that would change something, with the nodes of every rank after each. `machine`: whose host it is."""
+    of = {} if machine is None or machine.compute is None else machine.compute.values
+    costs = [round(of.get(f"host.{key}_ns", 0.0) * 1000) for key in ("tensor", "optimizer")]
     found = []
-    for what, change in CHANGES.items():
+    for what, change in (*CHANGES.items(), (FUSED, lambda nodes: fused(nodes, *costs))):
         after = [change(nodes) for nodes in ranks]
         if after != list(map(list, ranks)):
             found.append((what, after))

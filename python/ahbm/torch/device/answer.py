@@ -213,7 +213,7 @@ class Keeper:
         """The answer for iterations of these numbers; without any, for all that there is."""
         done = [cut(kept, numbers) if numbers else (kept.nodes, [len(kept.nodes)]) for kept in ranks]
         opened = self._opened([nodes for nodes, _ in done])
-        changes = advice.changed([nodes for nodes, _ in done])
+        changes = advice.changed([nodes for nodes, _ in done], meter.machine)
         others = [(what, self._opened(nodes, f"with_{number}")) for number, (what, nodes) in enumerate(changes)]
         held = [kept.facts["memory"] for kept in ranks]
         found = Answer.of(opened, len(numbers), held, others, alike=self.families is not None)

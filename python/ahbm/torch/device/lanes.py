@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
+from itertools import pairwise
 
 from ahbm.ranks.blame import call_origin
 from ahbm.ranks.seat import Call
@@ -45,6 +46,8 @@ class Lanes(Journal):
         self.marks: list[steps.Mark] = []
         self.calls: list[steps.Range] = []
         """The nodes of each outermost call of a module or of backward, until there are marks."""
+        self.backwards: list[int] = []
+        """Nodes before which outermost calls of backward have ended, until there are marks."""
         self.full = False
         """Whether nothing more is kept."""
         self.whole = True
@@ -188,7 +191,7 @@ class Lanes(Journal):
 
     def _again(self) -> None:
         """Another source marks, which wins: what was kept is forgotten."""
-        self.events, self.marks, self.calls, self._names = [], [], [], []
+        self.events, self.marks, self.calls, self.backwards, self._names = [], [], [], [], []
         self._chains, self._fence = {}, []
         self._issued, self._awaited = None, []
         self._queue.clear()
@@ -228,7 +231,8 @@ class Lanes(Journal):
 
     def _repeated(self) -> list[steps.Range]:
         names = self._tokens()
-        return steps.repeated(names, self.calls, {self._known.get(name) for name in (*COPIES, HOST)})
+        found = steps.repeated(names, self.calls, {self._known.get(name) for name in (*COPIES, HOST)})
+        return found or steps.alike(list(pairwise((0, *self.backwards))), names)
 
     def _tokens(self) -> list[int]:
         """What each node does, as a number: the name of a kernel, and of a call its size as well."""

@@ -3,7 +3,8 @@
 Marks divide a rank's journal: `ahbm.torch.step()`, else steps of optimizers, else those of a profiler. Several
 optimizers make one iteration: it ends with the last step before the optimizer that stepped first returns. Where nothing
 marks, the kernels' names do: the pattern that repeats over the most of them is the iteration. A call of a module or of
-backward is one part of the pattern, so layers that are alike are no iterations.
+backward is one part of the pattern, so layers that are alike are no iterations. Where no pattern repeats over half of
+them, as with evaluations between, an iteration ends with a call of backward if most of these iterations are alike.
 
 An iteration that is the usual one and something more in one place is the usual one, and the rest lies beside it.
 """
@@ -130,6 +131,23 @@ def compared(whole: Sequence[Range], names: Sequence[Hashable], skipped: Sequenc
             found.looked[number] = [one for one in ((start, left), (right, end)) if one[0] < one[1]]
             found.beside[number] = (left, right)
     return found
+
+
+def alike(whole: Sequence[Range], names: Sequence[Hashable]) -> list[Range]:
+    """The iterations if most of them are like the usual one, the first left aside; else none.
+
+    >>> alike([(0, 3), (3, 5), (5, 7), (7, 10), (10, 12)], "xababababeab")
+    [(0, 3), (3, 5), (5, 7), (7, 10), (10, 12)]
+    >>> alike([(0, 2), (2, 4), (4, 5), (5, 7), (7, 8)], "ababcabc")
+    []
+    """
+    if len(whole) <= LEAST:
+        return []
+    usual = Counter(tuple(names[start:end]) for start, end in whole[1:]).most_common(1)[0][0]
+    like = sum(
+        _more(names[start:end], usual) is not None or tuple(names[start:end]) == usual for start, end in whole[1:]
+    )
+    return list(whole) if 2 * like > len(whole) - 1 and len(usual) > 1 else []
 
 
 def _more(row: Sequence[Hashable], usual: Sequence[Hashable]) -> Range | None:

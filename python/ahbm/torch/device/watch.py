@@ -147,7 +147,7 @@ class Watch:
             try:
                 return runs(*args, **kw)
             finally:
-                self._leave()
+                self._leave(backward=True)
                 blame.backward[0] = before
 
         replace(runs, run)
@@ -159,12 +159,14 @@ class Watch:
                 self._start = len(lanes.events)
             self._depth += 1
 
-    def _leave(self) -> None:
+    def _leave(self, *, backward: bool = False) -> None:
         if self._hooks and threading.get_ident() == self._thread and self._depth:
             self._depth -= 1
             lanes = self._lanes()
             if self._depth == 0 and lanes is not None and not lanes.full and self._start < len(lanes.events):
                 lanes.calls.append((self._start, len(lanes.events)))
+                if backward:
+                    lanes.backwards.append(len(lanes.events))
 
 
 _script = [""]

@@ -18,6 +18,8 @@ pub(super) struct Comms<'a> {
     listed: &'a [(String, Vec<u32>)],
     /// All communications use one communicator, as far as can be seen.
     lone: bool,
+    /// Those of groups of one rank are kept.
+    scaled: bool,
     known: FxHashMap<Stated, u32>,
 }
 
@@ -35,8 +37,9 @@ impl<'a> Comms<'a> {
         file: &'a str,
         listed: &'a [(String, Vec<u32>)],
         lone: bool,
+        scaled: bool,
     ) -> Self {
-        Self { gather, builder: RankBuilder::new(rank, file), file, listed, lone, known: FxHashMap::default() }
+        Self { gather, builder: RankBuilder::new(rank, file), file, listed, lone, scaled, known: FxHashMap::default() }
     }
 
     /// The work of a communication.
@@ -44,7 +47,8 @@ impl<'a> Comms<'a> {
         let Some(kind) = facts.kind else {
             return Err(one(self.lacking(at, "which operation it is")));
         };
-        if facts.group_size == Some(1) {
+        let kept = self.scaled && matches!(kind, Kind::Collective(_));
+        if facts.group_size == Some(1) && !kept {
             self.gather.note(note("communications of groups of one rank are left out".into()));
             return Ok(Work::Nothing);
         }
@@ -83,7 +87,7 @@ impl<'a> Comms<'a> {
             bytes,
             sends,
             receives,
-            through: through.filter(|_| matches!(collective, AllToAll | AllGather | ReduceScatter)),
+            through: through.filter(|_| ranks.len() > 1 && matches!(collective, AllToAll | AllGather | ReduceScatter)),
             dtype: facts.dtype.as_deref().and_then(dtype).map(Into::into),
             op: None,
             root,
@@ -139,7 +143,9 @@ impl<'a> Comms<'a> {
             None if name.is_empty() && listed.is_none() => "unnamed",
             _ => name,
         };
-        let group = self.gather.group(rank, name, listed, origin)?;
+        let title =
+            facts.title.as_deref().filter(|_| self.scaled && listed.as_ref().is_some_and(|ranks| ranks.len() == 1));
+        let group = self.gather.group(rank, title.unwrap_or(name), listed, origin)?;
         let members = self.gather.members(group).len();
         if facts.group_size.is_some_and(|size| size as usize != members) {
             let what = format!(

@@ -127,6 +127,21 @@ impl Event<'_> {
         self.ph == "X"
     }
 
+    pub(super) fn phase(&self) -> &str {
+        &self.ph
+    }
+
+    /// Its process, as it is spelled.
+    pub(super) fn process(&self) -> &str {
+        self.pid.map_or("", RawValue::get)
+    }
+
+    /// When it begins.
+    pub(super) fn at(&self, file: &str, offset: u64) -> Result<Clock, Diagnostic> {
+        let wrong = || malformed(file, offset, &format!("{:?} has no time", self.name));
+        self.ts.and_then(|value| picoseconds(value.get())).ok_or_else(wrong)
+    }
+
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -144,10 +159,9 @@ impl Event<'_> {
     /// Start and duration.
     pub(super) fn span(&self, file: &str, offset: u64) -> Result<(Clock, u64), Diagnostic> {
         let read = |value: Option<&RawValue>| value.and_then(|value| picoseconds(value.get()));
-        let wrong = |what: &str| malformed(file, offset, &format!("{:?} has no {what}", self.name));
-        let start = read(self.ts).ok_or_else(|| wrong("time"))?;
         let ps = read(self.dur).and_then(|ps| u64::try_from(ps).ok()).filter(|&ps| ps < super::LONGEST_PS);
-        Ok((start, ps.ok_or_else(|| wrong("duration"))?))
+        let wrong = || malformed(file, offset, &format!("{:?} has no duration", self.name));
+        Ok((self.at(file, offset)?, ps.ok_or_else(wrong)?))
     }
 
     pub(super) fn args(&self, file: &str, offset: u64) -> Result<Map<String, Json>, Diagnostic> {
@@ -310,6 +324,7 @@ fn stated(args: &Map<String, Json>) -> Facts {
         dtype: text("dtype").map(Into::into),
         splits: [split("In split size", inputs), split("Out split size", outputs)],
         group: text("Process Group Name").map(Into::into),
+        title: text("Process Group Description").filter(|&title| title != "undefined").map(Into::into),
         group_size,
         ranks: args
             .get("Process Group Ranks")

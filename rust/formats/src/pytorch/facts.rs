@@ -24,6 +24,8 @@ pub(super) struct Facts {
     /// Elements that an all_to_all sends to each rank, and receives from each.
     pub(super) splits: [Option<Box<[u64]>>; 2],
     pub(super) group: Option<Box<str>>,
+    /// What the group is for, as the program that made it said.
+    pub(super) title: Option<Box<str>>,
     pub(super) group_size: Option<u32>,
     pub(super) ranks: Option<Box<[u32]>>,
     /// Position in the group of the root, or of the other end of a message.
@@ -45,6 +47,7 @@ impl Facts {
         if self.group.is_none() {
             self.group.clone_from(&other.group);
             self.ranks = self.ranks.or_else(|| other.ranks.clone());
+            self.title = self.title.or_else(|| other.title.clone());
         }
         self.group_size = self.group_size.or(other.group_size);
         self.other = self.other.or(other.other);

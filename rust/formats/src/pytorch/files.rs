@@ -1,6 +1,6 @@
 //! Which files a path means: that of a rank and its siblings, or all in a folder.
 
-use super::{Options, facts};
+use super::{Options, facts, flight};
 use crate::scan::{told, told_with};
 use ahbm_findings::Diagnostic;
 use ahbm_plan::Limit;
@@ -18,6 +18,8 @@ pub enum Kind {
     Kineto,
     /// A host execution trace, with operators and their arguments.
     Host,
+    /// A dump of the Flight Recorder, with the latest communications.
+    Flight,
 }
 
 /// Bytes of a file, and of its text, that tell what it is.
@@ -57,9 +59,15 @@ fn head(path: &Path) -> Option<Vec<u8>> {
 }
 
 fn kind_of(text: &[u8]) -> Option<Kind> {
+    let says = |key: &[u8]| text.windows(key.len()).any(|part| part == key);
+    if text.first() == Some(&flight::PICKLE) {
+        return (says(b"pg_config") && says(b"version")).then_some(Kind::Flight);
+    }
     told(text, |key| match key {
         b"traceEvents" | b"schemaVersion" | b"deviceProperties" | b"distributedInfo" => Some(Some(Kind::Kineto)),
         b"pid" | b"start_ts" | b"finish_ts" => Some(Some(Kind::Host)),
+        b"entries" | b"pg_config" | b"pg_status" | b"comm_lib_version" | b"nccl_version" => Some(Some(Kind::Flight)),
+        b"version" if says(b"\"pg_config\"") => Some(Some(Kind::Flight)),
         b"nodes" | b"workload_graph" | b"version" | b"gpus" => Some(None),
         _ => None,
     })?
@@ -200,7 +208,7 @@ fn dated(name: &str) -> bool {
     number(last) && (before.strip_prefix(['v', 'V']).is_some_and(number) || (number(before) && number(first)))
 }
 
-/// The JSON files of a folder, by name.
+/// The files of a folder that are JSON or pickles by their names, by name.
 fn listed(folder: &Path) -> Result<Vec<PathBuf>, Diagnostic> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).map_err(|e| unreadable(folder, &e))? {
@@ -213,8 +221,10 @@ fn listed(folder: &Path) -> Result<Vec<PathBuf>, Diagnostic> {
     Ok(found)
 }
 
+/// Of JSON, and of pickles, whose names end with the rank.
 fn ending(name: &str) -> Option<&'static str> {
-    [".json", ".json.gz"].into_iter().find(|ending| name.ends_with(ending))
+    let pickle = || (!name.contains('.') && name.ends_with(|c: char| c.is_ascii_digit())).then_some("");
+    [".json", ".json.gz", ".pickle", ".pkl"].into_iter().find(|ending| name.ends_with(ending)).or_else(pickle)
 }
 
 /// The rank in a file's name, with what stands before and behind it: the number behind `rank`, or else the last part of

@@ -129,12 +129,18 @@ fn elements(value: &Json) -> Option<u64> {
 }
 
 /// The graph of a rank: the communications of a group, one after the other.
-pub(super) fn graph(gather: &mut Gather, rank: u32, file: &str, hosted: &Hosted) -> Result<RankGraph, Vec<Diagnostic>> {
+pub(super) fn graph(
+    gather: &mut Gather,
+    rank: u32,
+    file: &str,
+    hosted: &Hosted,
+    scaled: bool,
+) -> Result<RankGraph, Vec<Diagnostic>> {
     gather.note(
         note("host execution traces state no durations: operators are left out, computing takes no time".into())
             .hint("the profiler's trace of the same run has the durations: give that one"),
     );
-    let mut comms = Comms::new(gather, rank, file, &hosted.groups, true);
+    let mut comms = Comms::new(gather, rank, file, &hosted.groups, true, scaled);
     let mut last: FxHashMap<(Option<&str>, Option<u32>), u64> = FxHashMap::default();
     for (id, facts) in &hosted.communications {
         let name = "record_param_comms";

@@ -33,7 +33,7 @@ pub(super) fn graph(
     let mut streams: Vec<u32> = replayed.filter(|a| a.facts.is_some()).map(|a| a.stream).collect();
     streams.sort_unstable();
     streams.dedup();
-    let comms = Comms::new(gather, rank, file, &recorded.groups, streams.len() <= 1);
+    let comms = Comms::new(gather, rank, file, &recorded.groups, streams.len() <= 1, options.scaled);
     let mut walk = Walk::new(recorded, calls, comms, options.host_gaps);
     let moments = walk.moments(step, &early);
     if !moments.iter().any(|moment| matches!(moment, Moment::Launched(_))) {

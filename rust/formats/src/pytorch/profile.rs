@@ -98,7 +98,14 @@ struct Reader {
     threads: IndexSet<Box<str>, FxBuildHasher>,
     devices: FxHashSet<u64>,
     properties: Vec<Json>,
+    /// Of a timeline that AHBM has written: its first process with rows of computations, and those rows, each with the
+    /// computation that is under way.
+    process: Option<Box<str>>,
+    rows: FxHashMap<Box<str>, Option<(u32, Clock)>>,
 }
+
+/// What rows of computations are called in a timeline that AHBM has written.
+const COMPUTING: &str = "computing";
 
 /// Reads a profiler's trace.
 pub(super) fn read(file: &str, stream: Stream<'_>) -> Result<Profile, Diagnostic> {
@@ -129,7 +136,7 @@ pub(super) fn read(file: &str, stream: Stream<'_>) -> Result<Profile, Diagnostic
 impl Reader {
     fn event(&mut self, event: &Event<'_>, file: &str, offset: u64) -> Result<(), Diagnostic> {
         if !event.is_span() {
-            return Ok(());
+            return self.written(event, file, offset);
         }
         let category = event.category();
         if is_activity(category) {
@@ -155,6 +162,31 @@ impl Reader {
             let thread = self.thread(event);
             let id = args.get("External id").and_then(number);
             self.operations.push(Spoken { signature, thread, start, ps, id });
+        }
+        Ok(())
+    }
+
+    /// An event of a timeline that AHBM has written: of the first rank, computations begin and end on rows of their own.
+    fn written(&mut self, event: &Event<'_>, file: &str, offset: u64) -> Result<(), Diagnostic> {
+        match event.phase() {
+            "M" if event.name() == "thread_name" => {
+                let args = event.args(file, offset)?;
+                let is_row = args.get("name").and_then(Json::as_str).is_some_and(|name| name.starts_with(COMPUTING));
+                if is_row && **self.process.get_or_insert_with(|| event.process().into()) == *event.process() {
+                    self.rows.insert(event.thread().into(), None);
+                }
+            }
+            phase @ ("B" | "E") if !self.rows.is_empty() => {
+                let Some(row) = self.rows.get_mut(event.thread().as_str()) else { return Ok(()) };
+                let at = event.at(file, offset)?;
+                if phase == "B" {
+                    *row = Some((self.profile.names.insert_full(event.name().into()).0 as u32, at));
+                } else if let Some((name, start)) = row.take() {
+                    let ps = u64::try_from(at - start).unwrap_or_default();
+                    self.kernels.push(Ran { name, stream: 0, start, ps, bytes: 0, id: None, correlation: None });
+                }
+            }
+            _ => {}
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::{Options, Usage};
 use ahbm_findings::Diagnostic;
-use ahbm_plan::Limit;
+use ahbm_plan::{Budget, Limit};
 use serde::de::Deserialize;
 use std::borrow::Cow;
 use std::io::{BufReader, Read};
@@ -53,6 +53,17 @@ impl<'a> Stream<'a> {
         let reader: Box<dyn Read + 'a> =
             if compressed { Box::new(flate2::bufread::MultiGzDecoder::new(bytes)) } else { Box::new(bytes) };
         Ok(Self { file, reader, compressed, options, usage, size, inflated: 0, buffer: Vec::new(), at: 0, base: 0 })
+    }
+
+    /// The limits.
+    pub(super) fn budget(&self) -> Budget {
+        self.options.budget
+    }
+
+    /// The whole document.
+    pub(super) fn whole(mut self) -> Result<Vec<u8>, Diagnostic> {
+        while self.fill()? > 0 {}
+        Ok(self.buffer)
     }
 
     /// Gives every element of the array `wanted` of the top level, and every member beside it, with its offset.
@@ -116,7 +127,7 @@ impl<'a> Stream<'a> {
     }
 
     /// The next byte that is no white space; none at the end.
-    fn peek(&mut self) -> Result<Option<u8>, Diagnostic> {
+    pub(super) fn peek(&mut self) -> Result<Option<u8>, Diagnostic> {
         loop {
             match self.buffer.get(self.at).copied() {
                 Some(byte) if byte.is_ascii_whitespace() => self.at += 1,

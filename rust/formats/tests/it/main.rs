@@ -18,6 +18,7 @@ mod pytorch_files;
 mod pytorch_host;
 mod pytorch_hostile;
 mod pytorch_kineto;
+mod pytorch_lone;
 mod pytorch_profile;
 mod schedules;
 mod support;

@@ -94,3 +94,34 @@ fn what_is_no_profile_of_one_device_is_refused() {
     assert_eq!(code(&Trace::new("deep", &deep, ""), Budget::default()), "AHBM-F183");
     assert_eq!(code(&two, Budget::default().with(Limit::Steps, 1)), "AHBM-B204");
 }
+
+#[test]
+fn computations_of_the_first_rank_of_a_written_timeline_are_its_kernels() {
+    let row = |pid: u32, tid: u32, name: &str| {
+        format!(r#"{{"ph": "M", "pid": {pid}, "tid": {tid}, "name": "thread_name", "args": {{"name": "{name}"}}}}"#)
+    };
+    let begin = |pid: u32, tid: u32, ts: f64, name: &str| {
+        format!(r#"{{"ph": "B", "pid": {pid}, "tid": {tid}, "ts": {ts}, "name": "{name}", "args": {{}}}}"#)
+    };
+    let end = |pid: u32, tid: u32, ts: f64| format!(r#"{{"ph": "E", "pid": {pid}, "tid": {tid}, "ts": {ts}}}"#);
+    let events = [
+        row(2, 3, "computing"),
+        row(2, 4, "host"),
+        row(5, 6, "computing"),
+        begin(2, 4, 0.0, "host"),
+        begin(2, 3, 1.0, "mm"),
+        begin(5, 6, 1.0, "mm"),
+        end(2, 4, 2.0),
+        end(2, 3, 3.5),
+        begin(2, 3, 3.5, "relu"),
+        end(5, 6, 4.0),
+        end(2, 3, 4.25),
+        end(2, 3, 9.0),
+    ];
+    let events: Vec<&str> = events.iter().map(String::as_str).collect();
+    let trace = Trace::new("written", &events, "");
+    let found = profile(&trace.0, Budget::default()).unwrap();
+    let kernels: Vec<(&str, u64, u64)> =
+        found.kernels.iter().map(|of| (&*found.names[of.name as usize], of.start, of.ps)).collect();
+    assert_eq!(kernels, [("mm", 0, 2_500_000), ("relu", 2_500_000, 750_000)]);
+}
