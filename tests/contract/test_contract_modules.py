@@ -37,9 +37,9 @@ def around(times: str, to: str = "global_E", source: str = "global_W") -> str:
     return ROUND.format(times=times, to=to, source=source)
 
 
-ROWS_THEN_COLUMNS = (
-    LOAD + around("sip_topo_w - 1") + "    current = acc\n" + around("sip_topo_h - 1", "global_S", "global_N")
-)
+COLUMNS = "    current = acc\n" + around("sip_topo_h - 1", "global_S", "global_N")
+ROWS_THEN_COLUMNS = LOAD + around("sip_topo_w - 1") + COLUMNS
+WHOLE = HEAD + LOAD + around("n_sips - 1") + STORE
 CHAIN = (
     LOAD
     + """    if sip_rank:

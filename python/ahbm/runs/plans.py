@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from os.path import isdir, isfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from ahbm._core import Machine, Plan, Workload, convert_plan, is_pytorch_trace, trace_sort
 from ahbm.base.arguments import checked, whole
