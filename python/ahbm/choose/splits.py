@@ -224,8 +224,7 @@ def _machines() -> Split:
     held = [
         load_machine("p5"),
         load_machine("h100_2_nodes"),
-        load_machine("npu_mesh_4x4", {"system.sips.count": 64, "system.sips.w": 8, "system.sips.h": 8}),
-        load_machine("npu_switch_8", {"system.sips.count": 256}),
+        load_machine("npu_mesh_8x8"),
     ]
     return Split(
         MACHINES,
@@ -243,7 +242,7 @@ SPLITS: dict[str, Callable[[], Split]] = {
 }
 """`sizes`: odd powers of two are held out. `parameters`: three of nine pairs of latency and bandwidth. `networks`: a
 mesh of three dimensions, a switch of two levels and a torus with a slow link. `jobs`: other training jobs. `machines`:
-calibrated machines and networks of up to 256 ranks, with all collectives, that were not learned."""
+calibrated machines and a mesh of 64 ranks, with all collectives, that were not learned."""
 
 
 def split_of(name: str) -> Split:

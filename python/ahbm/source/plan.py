@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 Region = tuple[int, int, int]
 """Buffer, first byte, bytes."""
 
+WHOLE = 2**63 - 1
+"""A size of the largest message that cuts none."""
 UNBOUNDED = 2**32 - 1
 """Messages a queue holds that has no bound."""
 SLOTS = 0
@@ -183,7 +185,11 @@ class PlanAlgorithm:
         """
         sips = [sip for sip, _, _ in layout.places]
         if self.known:
-            lowered = lower(self.read, machine, request, _queues(self, settings), self.how, sips)
+            how = self.how
+            if self.read.format in SCHEDULES and how.slice_bytes is None:
+                # A schedule sends a chunk over a link at once: slices would leave one hop of latency more in its time.
+                how = replace(how, slice_bytes=WHOLE)
+            lowered = lower(self.read, machine, request, _queues(self, settings), how, sips)
             return lowered._replace(note=off_range(self.read, self.name, request.nbytes))
         # A graph knows no bound on queues.
         bounded = self.read.buffers or settings.own_slots
