@@ -20,7 +20,7 @@ NAMES = ("ring_allreduce", "recursive_doubling_allreduce", "synth_greedy")
     ("machine", "nbytes", "chosen", "protocol"),
     [
         ("npu_mesh_4x4", 1 << 20, "synth_greedy", None),
-        ("npu_mesh_4x4", 1 << 18, "ring_allreduce", None),
+        ("npu_mesh_4x4", 1 << 18, "synth_greedy", None),
         ("npu_mesh_4x4", 1 << 14, "recursive_doubling_allreduce", None),
         ("npu_ring_8", 1 << 20, "ring_allreduce", None),
         ("dgx_h100", 64, "recursive_doubling_allreduce", "ll"),
@@ -42,7 +42,7 @@ def test_what_may_not_run_is_not_chosen_and_thresholds_are_options() -> None:
     prior.init(Comm(16, emulator=emulator))
     table = CostTable(NAMES, [UNKNOWN] * 3)
     table.mask("ring_allreduce", "masked")
-    found = prior.get_coll_info(Call("all_reduce", 1 << 20, 16), table)
+    found = prior.get_coll_info(Call("all_reduce", 1 << 24, 16), table)
     assert getattr(found, "name", None) == "recursive_doubling_allreduce"
     assert prior.get_coll_info(Call("scatter", 1 << 20, 16), table) is None
     with pytest.raises(ConfigError, match=r"AHBM-C181.*has no big"):

@@ -14,15 +14,19 @@ from ahbm.core.choice import SELECTOR, Choice
 from ahbm.selectors.files import digest
 from ahbm.selectors.protocol import BaseSelector, Call, Comm, CostTable
 
-SMALL, LARGE = 16 << 10, 256 << 10
-"""Bytes of one rank's array up to which latency decides, and above which the network does."""
+SMALL, LARGE = 16 << 10, 16 << 10
+"""Bytes of one rank's array up to which latency decides, and above which the network does: the publication has 256 KiB
+for the second, the oracle finds it from 16 KiB on."""
+SHARES = {"broadcast": 256 << 10, "reduce": 256 << 10}
+"""Bytes of a rank's share up to which latency decides too, where they are not `SMALL`: a ring takes as many steps as
+there are ranks."""
 FEW_STEPS = {
     "all_reduce": ("recursive_doubling_allreduce", "synth_halving_doubling", "tree_allreduce"),
     "all_gather": ("pat_all_gather", "synth_direct"),
     "reduce_scatter": ("pat_reduce_scatter", "synth_direct"),
     "broadcast": ("binomial_broadcast",),
     "reduce": ("binomial_reduce",),
-    "all_to_all": ("pairwise_all_to_all",),
+    "all_to_all": ("synth_direct", "pairwise_all_to_all"),
 }
 """By collective, what takes few steps, the best first."""
 RINGS = {
@@ -31,10 +35,15 @@ RINGS = {
     "reduce_scatter": ("ring_reduce_scatter", "synth_ring", "nccl_ring_reduce_scatter"),
     "broadcast": ("ring_broadcast",),
     "reduce": ("ring_reduce",),
-    "all_to_all": ("pairwise_all_to_all",),
+    "all_to_all": ("synth_direct", "pairwise_all_to_all"),
 }
-TOPOLOGY_AWARE = ("synth_greedy", "synth_trees", "synth_swing")
-"""Of every collective: schedules that were made for the network."""
+TOPOLOGY_AWARE = {
+    "all_reduce": ("synth_trees", "synth_greedy", "synth_swing"),
+    "all_gather": ("synth_greedy",),
+    "reduce_scatter": ("synth_greedy",),
+    "all_to_all": ("synth_direct",),
+}
+"""By collective, schedules that were made for the network."""
 
 
 class Prior(BaseSelector):
@@ -67,12 +76,13 @@ class Prior(BaseSelector):
     def get_coll_info(self, call: Call, table: CostTable) -> Choice | None:
         """See `Selector`."""
         few, rings = FEW_STEPS.get(call.collective, ()), RINGS.get(call.collective, ())
-        if call.nbytes <= self._small:
+        aware = TOPOLOGY_AWARE.get(call.collective, ()) if self._several and call.nbytes > self._large else ()
+        latency = call.nbytes // max(call.ranks, 1) <= SHARES.get(call.collective, self._small)
+        if call.nbytes <= self._small or (latency and self._first(aware, table) is None):
             chosen = self._first((*few, *rings), table)
             named = self._machine is not None and permits(self._machine, "ll", call.nbytes, call.ranks)
             protocol = "ll" if named else None
             return None if chosen is None else Choice(SELECTOR, chosen, protocol=protocol)
-        aware = TOPOLOGY_AWARE if self._several and call.nbytes > self._large else ()
         chosen = self._first((*aware, *rings, *few), table)
         return None if chosen is None else Choice(SELECTOR, chosen)
 
