@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from ahbm.base.foreign import advised
 from ahbm.base.host import exhausted
 from ahbm.base.load import forget_files_read
 from ahbm.cli import progress
@@ -40,11 +41,18 @@ def main() -> None:
                 app(hoisted(sys.argv[1:]), prog_name="ahbm")
         except (AhbmError, MemoryError) as raised:
             progress.clear()
-            error = raised if isinstance(raised, AhbmError) else exhausted(raised)
+            error = _advised(raised) if isinstance(raised, AhbmError) else exhausted(raised)
             as_json = not {"--json", "--json-lines"}.isdisjoint(sys.argv[1:])
             text = json.dumps(error.to_json(), indent=2) if as_json else Excerpts().below(_text(error))
             print(text, file=sys.stderr, flush=True)
             sys.exit(error.exit_code)
+
+
+def _advised(error: AhbmError) -> AhbmError:
+    """The error, with what a file is and which command reads it where that is another one."""
+    command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+    found = advised(error.findings, sys.argv[2:], command)
+    return error if found == error.findings else error.with_findings(found)
 
 
 def hoisted(args: list[str]) -> list[str]:

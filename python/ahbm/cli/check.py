@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ahbm.base.codes import CHECKS
+from ahbm.base.foreign import advised
 from ahbm.base.verdicts import exit_code
 from ahbm.cli import completion
 from ahbm.cli.app import app
@@ -137,7 +138,9 @@ def check(
             )
 
     verdicts, excerpts = set(), Excerpts()
-    for checked in answers():
+    for answer in answers():
+        found = advised(answer.findings, files or (), "check") if answer.findings else ()
+        checked = replace(answer, findings=found)
         typer.echo(json.dumps(checked.to_json()) if as_json else excerpts.below(str(checked)))
         verdicts.add(checked.verdict)
     raise typer.Exit(exit_code(verdicts))

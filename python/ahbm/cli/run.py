@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -252,11 +253,16 @@ def _script(script: Path, args: Sequence[str], asked: Asked) -> None:
 
 
 def _is_python(script: Path) -> bool:
+    """Whether it does something; comments and values alone are also those of logs and configurations."""
     try:
-        compile(load_bytes(script), str(script), "exec", dont_inherit=True)
+        body = ast.parse(load_bytes(script), str(script)).body
+        return any(not isinstance(node, ast.Expr | ast.AnnAssign) or any(map(_calls, ast.walk(node))) for node in body)
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    return True
+
+
+def _calls(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ahbm._core import Machine
-from ahbm.base import arguments, packaged
+from ahbm.base import arguments, foreign, packaged
 from ahbm.base.load import load_text
 from ahbm.base.yaml_source import did_you_mean, scalar_text
 from ahbm.config.based import DEEPEST, base_of
@@ -79,10 +79,11 @@ def _read(path: Path, overrides: dict[str, object], above: tuple[Path, ...] = ()
         text = load_text(path)
     except OSError as error:
         raise TopologyError("AHBM-T102", f"cannot read topology {path}: {error}") from error
-    if (what := _foreign(text)) is not None:
+    found = None if text.lstrip().startswith("{") else foreign.of_text(text)
+    if found not in (None, foreign.MACHINE):
         raise TopologyError(
             "AHBM-T102",
-            f"{path} is {what}: machines are read from topology.yaml alone",
+            f"{path} is {found.what}: machines are read from topology.yaml alone",
             sites=(Site("the file", f"{path}:1"),),
             hint="ahbm init writes a topology.yaml with every key, ahbm calibrate one of measured times",
         )
@@ -96,27 +97,6 @@ def _read(path: Path, overrides: dict[str, object], above: tuple[Path, ...] = ()
         return _read(_find(named), {**own, **overrides}, (*above, path))
     origin = f"packaged {path.name}" if path.is_relative_to(packaged.ROOT) else str(path)
     return Machine.from_yaml(text, origin, [(key, scalar_text(value)) for key, value in overrides.items()])
-
-
-_XML = {
-    "system": "NCCL's topology in XML (NCCL_TOPO_FILE)",
-    "graphs": "graphs of NCCL in XML (NCCL_GRAPH_FILE)",
-    "platform": "a platform of SimGrid in XML",
-    "algo": "a plan of MSCCL in XML",
-}
-
-
-def _foreign(text: str) -> str | None:
-    """What a text is that is a machine's, or another file, of another tool; None where it may be YAML."""
-    head = text[:4096].lstrip("\ufeff \t\r\n")
-    if head.startswith("<"):
-        tags = re.findall(r"<([A-Za-z_][\w.-]*)", head)
-        return next((_XML[tag] for tag in tags if tag in _XML), "XML")
-    if re.match(r"GPU0\s+(GPU1|CPU Affinity|NIC0)", head):
-        return "the matrix of nvidia-smi topo -m"
-    if re.match(r"(\S+\s+)?#\s*nThread\b", head):
-        return "a log of nccl-tests (ahbm calibrate makes a machine of it)"
-    return None
 
 
 def resized(network: str, sips: int) -> dict[str, object]:

@@ -1,0 +1,129 @@
+"""What a file is, by its beginning, and which command reads it: for errors of commands that do not."""
+
+from __future__ import annotations
+
+import os
+import re
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+
+from ahbm.errors import Finding
+
+LOOKED_AT = 1 << 16
+"""Bytes of a file, and of its text, that tell what it is."""
+
+
+SHOWN = 2
+"""Commands that an advice names."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a file is."""
+
+    what: str
+    commands: tuple[str, ...] = ()
+    """Command lines that read it, `FILE` in its place; none where nothing here does."""
+
+    def is_read_by(self, command: str, arguments: Sequence[str]) -> bool:
+        """Whether a command with these arguments reads such a file, as its argument or behind its option."""
+        for line in self.commands:
+            name, *words = line.split()[1:]
+            option = next((word for word, file in pairwise(words) if file == "FILE"), None)
+            if name == command and (option is None or option in arguments):
+                return True
+        return False
+
+    def advice(self, file: str) -> str:
+        """What it is and how it is read, in words."""
+        if not self.commands:
+            return f"{file} is {self.what}: nothing here reads it"
+        lines = [f"`{command.replace('FILE', file)}`" for command in self.commands[:SHOWN]]
+        return f"{file} is {self.what}: {' and '.join(lines)} {'reads' if len(lines) == 1 else 'read'} it"
+
+
+_RUN = ("ahbm run FILE", "ahbm check FILE", "ahbm convert FILE OUT", "ahbm report FILE", "ahbm explain FILE")
+_TRACE = Known("a trace of PyTorch's profiler", (*_RUN[:1], "ahbm calibrate FILE -o MACHINE.yaml", *_RUN[1:]))
+_TABLE = ("ahbm calibrate FILE -o MACHINE.yaml",)
+_TUNER = ("ahbm tune COLLECTIVE --evaluate FILE",)
+MACHINE = Known("a machine", ("ahbm topology FILE", "ahbm run COLLECTIVE -t FILE"))
+_JSON: tuple[tuple[str, Known], ...] = (
+    ("traceEvents", _TRACE), ("distributedInfo", _TRACE), ("deviceProperties", _TRACE),
+    ("pg_config", Known("a dump of PyTorch's Flight Recorder", ("ahbm check FILE", "ahbm run FILE"))),
+    ("collective_seq_id", Known("a dump of PyTorch's Flight Recorder", ("ahbm check FILE", "ahbm run FILE"))),
+    ("gpus", Known("an MSCCL++ execution plan", _RUN)),
+    ("ahbm_version", Known("what a command printed with --json", ("ahbm compare FILE OTHER", *_TABLE))),
+    ("nodes", Known("an execution trace", _RUN)),
+)  # fmt: skip
+_XML = {
+    "system": Known("NCCL's topology in XML (NCCL_TOPO_FILE)"),
+    "graphs": Known("graphs of NCCL in XML (NCCL_GRAPH_FILE)"),
+    "platform": Known("a platform of SimGrid in XML"),
+    "algo": Known("a plan of MSCCL in XML", _RUN),
+}
+_NCCL_TUNER = r"(allreduce|allgather|reducescatter|broadcast|reduce|alltoall)\s*,"
+_LINES: tuple[tuple[str, Known], ...] = (
+    (r"(\S+\s+)?#\s*nThread\b", Known("a log of nccl-tests", _TABLE)),
+    (r"#.*\bOSU\b", Known("a log of the OSU micro-benchmarks")),
+    (r"GPU0\s+(GPU1|CPU Affinity|NIC0)", Known("the matrix of nvidia-smi topo -m")),
+    (r"bytes\s*,", Known("a table of measured times", _TABLE)),
+    (r"device\s*,.*latency_us", Known("a table of kernels", _TABLE)),
+    (_NCCL_TUNER + r"\s*\d", Known("a tuning file of NCCL", _TUNER)),
+    (r"(export\s+)?UCC_\w+\s*=", Known("a configuration of UCC", _TUNER)),
+    (r"base\s*:|system\s*:|sip\s*:|ipcq\s*:", MACHINE),
+    (r"(defaults|algorithms|collectives)\s*:", Known("a ccl.yaml", ("ahbm run COLLECTIVE --ccl FILE",))),
+)  # fmt: skip
+
+
+def known(path: str | Path) -> Known | None:
+    """What the file of a path is; None for what is none, and for files of any other kind."""
+    try:
+        with open(path, "rb") as file:
+            start = file.read(LOOKED_AT)
+    except (OSError, ValueError):
+        return None
+    if start.startswith(b"\x1f\x8b"):
+        try:
+            start = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(start, LOOKED_AT)
+        except zlib.error:
+            return None
+    if start.startswith(b"\x80") and b"pg_config" in start:
+        return Known("a dump of PyTorch's Flight Recorder", ("ahbm check FOLDER", "ahbm run FOLDER"))
+    return of_text(start.decode("utf-8", "replace"))
+
+
+def of_text(text: str) -> Known | None:
+    """What a file is that begins with a text; as `known`."""
+    head = text[:LOOKED_AT].lstrip("\ufeff \t\r\n")
+    if head.startswith("<"):
+        tags = re.findall(r"<([A-Za-z_][\w.-]*)", head[:4096])
+        return next((_XML[tag] for tag in tags if tag in _XML), Known("XML"))
+    if re.match(r"[\[{]\s*[\[{\]}\"]", head):
+        return next((what for key, what in _JSON if f'"{key}"' in head), None)
+    lines = head.splitlines()[:64]
+    return next((what for line in lines for pattern, what in _LINES if re.match(pattern, line, re.IGNORECASE)), None)
+
+
+NOT_READ = frozenset(
+    f"AHBM-{code}"
+    for code in ("C108", "C110", "C144", "F101", "F111", "F131", "F180", "F183", "F189", "F210", "T003", "T004", "T102",
+                 "U291")
+)  # fmt: skip
+"""Codes of a file that is not of the kind that a command reads."""
+
+
+def advised(findings: Sequence[Finding], arguments: Sequence[str], command: str) -> tuple[Finding, ...]:
+    """The findings of a command, the first of them with what a file among its arguments is, where it speaks of one that
+    another command reads."""
+    first, *others = findings
+    if first.code in NOT_READ:
+        text = f"{first}"
+        for file in arguments:
+            if os.path.isfile(file) and os.path.basename(file) in text and (found := known(file)) is not None:
+                if found.is_read_by(command, arguments):
+                    break
+                return replace(first, hint=found.advice(file)), *others
+    return tuple(findings)

@@ -1,0 +1,56 @@
+"""Files that a command does not read: its error says what they are, and which command reads them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from support.commands import run
+
+FILES = {
+    "log.txt": ("# nThread 1 nGpus 8 minBytes 1024\n#\n", "a log of nccl-tests", "ahbm calibrate log.txt"),
+    "prefixed.log": ("[0] # nThread 1 nGpus 8 minBytes 1024\n", "a log of nccl-tests", "ahbm calibrate prefixed.log"),
+    "table.csv": ("# ranks: 8\nbytes,time_us\n8,1\n", "a table of measured times", "ahbm calibrate table.csv"),
+    "tuner.conf": ("allreduce,0,65536,tree,ll,2,-1,-1,-1,-1\n", "a tuning file of NCCL", "--evaluate tuner.conf"),
+    "ucc.conf": ("UCC_TL_UCP_TUNE=allreduce:0-4k:@0\n", "a configuration of UCC", "--evaluate ucc.conf"),
+    "plan.xml": ('<algo name="a" proto="LL"/>\n', "a plan of MSCCL in XML", "ahbm run plan.xml"),
+    "topo.xml": ('<system version="1"/>\n', "NCCL's topology in XML", "nothing here reads it"),
+    "plan.json": (json.dumps({"name": "a", "gpus": []}), "an MSCCL++ execution plan", "ahbm run plan.json"),
+    "machine.yaml": ("# mine\nsystem: {sips: {count: 4}}\n", "a machine", "ahbm topology machine.yaml"),
+    "kernels.csv": ("device,op,d0,latency_us\n", "a table of kernels", "ahbm calibrate kernels.csv"),
+}
+READS = {
+    "check": {"plan.xml", "plan.json"},
+    "run": {"plan.xml", "plan.json"},
+    "calibrate": {"log.txt", "prefixed.log", "table.csv", "kernels.csv"},
+    "topology": {"machine.yaml"},
+}
+
+
+@pytest.mark.parametrize("command", READS)
+def test_an_error_says_what_a_file_is(tmp_path: Path, command: str) -> None:
+    for name, (text, what, reader) in FILES.items():
+        (tmp_path / name).write_text(text)
+        if name in READS[command]:
+            continue
+        file = f"./{name}" if command == "topology" else name
+        code, out, err = run("ahbm", [command, file], tmp_path)
+        said = " ".join((out + err).split())
+        assert code != 0 and what in said, (command, name, said)
+        # The machine of -t is a file of another tool: its error is as it was.
+        assert reader in said.replace("./", "") or "machines are read from" in said, (command, name, said)
+
+
+def test_a_trace_is_told_from_its_text(tmp_path: Path) -> None:
+    (tmp_path / "t.json.gz").write_bytes(gzip.compress(b'{"schemaVersion": 1, "traceEvents": []}'))
+    code, out, err = run("ahbm", ["tune", "all_reduce", "--evaluate", "t.json.gz", "-t", "npu_ring_8"], tmp_path)
+    assert code != 0 and "a trace of PyTorch's profiler: `ahbm run t.json.gz`" in out + err
+
+
+def test_a_file_that_its_own_command_finds_wrong_keeps_its_error(tmp_path: Path) -> None:
+    (tmp_path / "table.csv").write_text("bytes,time_us\n")
+    _, out, err = run("ahbm", ["calibrate", "table.csv"], tmp_path)
+    assert "is a table of measured times" not in out + err
