@@ -15,9 +15,11 @@ from math import floor, log10
 from pathlib import Path
 
 import numpy as np
+from scipy.interpolate import PchipInterpolator
 
 from ahbm.calibrate import calibration, tables, written
-from ahbm.calibrate.calibration import Calibrated, Error
+from ahbm.calibrate.calibration import Calibrated
+from ahbm.calibrate.judged import Error, errors
 from ahbm.errors import AhbmError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -26,6 +28,28 @@ W, H, COLUMNS = 260, 190, 4
 FEWER = ("polaris_a100_n2_all_reduce_nccl2.18.csv", "polaris_a100_n8_all_reduce_nccl2.18.csv")
 MORE = "polaris_a100_n256_all_reduce_nccl2.21.csv"
 """Tables of few ranks that a machine is fitted to, and one of many that it is tried on."""
+BOXES: dict[str, tuple[str, ...]] = {
+    "vultr_b200_1x8_all_reduce.csv": ("vultr_b200_1x8_all_gather.csv",),
+    "gcp_a3mega_h100_2x8_all_reduce.csv": ("gcp_a3mega_h100_2x8_all_gather.csv",),
+    "polaris_a100_n8_all_reduce_nccl2.18.csv": (
+        "polaris_a100_n8_all_gather_nccl2.18.csv",
+        "polaris_a100_n8_alltoall_nccl2.18.csv",
+    ),
+}
+"""Tables of all-reduce, and those of other collectives of the same box."""
+CLUSTERS: dict[str, tuple[str, ...]] = {
+    "8 H100": ("aws_p5_h100_1x8_all_reduce.csv", "azure_nd_h100_1x8_all_reduce.csv"),
+    "8 B200 or B300": ("vultr_b200_1x8_all_reduce.csv", "b300_1x8_all_reduce_default.csv"),
+    "2 nodes of 8 A100, 1,600 Gb/s": ("sophia_a100_2x8_all_reduce.csv", "oci_a100_2x8_all_reduce.csv"),
+    "2 nodes of 8 H100, 3,200 Gb/s": (
+        "nebius_h100_2x8_all_reduce.csv",
+        "aws_p5_h100_2x8_all_reduce_nccl2.20.csv",
+    ),
+}
+"""Tables of clusters of one kind."""
+NIC_GBS = {"gcp_a3mega_h100_2x8_all_reduce.csv": 25.0, "polaris_a100_n8_all_reduce_nccl2.18.csv": 12.5}
+"""Of an accelerator's share of the network interfaces, where it is not the maker's."""
+LARGE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -47,6 +71,16 @@ class Measured:
     def lines(self) -> np.ndarray:
         return np.array([each.interpolated for each in self.errors])
 
+    @property
+    def curves(self) -> np.ndarray:
+        """Errors of a cubic through the rows that were seen, in logarithms, which keeps their order (PCHIP)."""
+        seen = self.table.half(False).rows
+        curve = PchipInterpolator(np.log([one.bytes for one in seen]), np.log([one.us for one in seen]))
+        us = np.exp(curve(np.log([one.bytes for one in self.held.rows])))
+        return np.array(
+            [100 * abs(at / one.us - 1) for at, one in zip(us, self.held.rows, strict=True) if one.measured]
+        )
+
 
 def measured(path: Path) -> Measured:
     """One table, through the machine's file as a user has it."""
@@ -57,7 +91,7 @@ def measured(path: Path) -> Measured:
     seconds = time.process_time() - began
     emulator = written.emulator(fitted.tree)
     predicted = [written.us(emulator, table.collective, table.ranks, row.bytes) for row in held.rows]
-    return Measured(table, fitted, held, predicted, calibration.errors(held, seen, np.array(predicted)), seconds)
+    return Measured(table, fitted, held, predicted, errors(held, seen, np.array(predicted)), seconds)
 
 
 def kind(each: Measured) -> str:
@@ -70,7 +104,9 @@ def row(each: Measured) -> str:
     return (
         f"| {name} | {each.table.collective} | {each.table.ranks} | {len(each.held.rows)}"
         f" | {each.percents.mean():.1f} |"
-        f" {np.median(each.percents):.1f} | {each.percents.max():.0f} | {each.lines.mean():.1f} | {free} |"
+        f" {np.median(each.percents):.1f} | {each.percents.max():.0f} | {each.lines.mean():.1f} |"
+        f" {each.curves.mean():.1f}"
+        f" | {free} |"
         f" {each.seconds:.0f} |"
     )
 
@@ -96,10 +132,13 @@ def decades(found: list[Measured]) -> list[str]:
 def summary(found: list[Measured]) -> list[str]:
     means = np.array([each.percents.mean() for each in found])
     lines = np.array([each.lines.mean() for each in found])
+    curves = np.array([each.curves.mean() for each in found])
     sentences = [
         f"Of {len(found)} tables, {int((means <= 5).sum())} have a mean error of at most 5 %; the median over them is"
         f" {np.median(means):.1f} %. The straight line between the neighbours, on logarithmic axes, has"
-        f" {int((lines <= 5).sum())} and {np.median(lines):.1f} %.",
+        f" {int((lines <= 5).sum())} and {np.median(lines):.1f} %. A cubic that keeps their order (PCHIP) has"
+        f" {int((curves <= 5).sum())} and {np.median(curves):.1f} %: over the sizes of one table, no machine is needed."
+        " What it is for is below: other collectives, other clusters, more ranks.",
     ]
     for name in ("one node", "two nodes", "more nodes"):
         mine = [each for each in found if kind(each) == name]
@@ -141,12 +180,12 @@ def picture(found: list[Measured]) -> str:
     return "\n".join([*parts, "</svg>", ""])
 
 
-def scaled(folder: Path) -> list[str]:
+def scaled(paths: dict[str, Path]) -> list[str]:
     """How far a machine that was fitted to few ranks is off on many."""
     began = time.process_time()
-    fitted = calibration.calibrate([tables.read(folder / name) for name in FEWER])
+    fitted = calibration.calibrate([tables.read(paths[name]) for name in FEWER])
     seconds = time.process_time() - began
-    table = tables.read(folder / MORE)
+    table = tables.read(paths[MORE])
     emulator = written.emulator(written.sized(fitted.tree, table.ranks))
     off = [
         (row.bytes, 100 * abs(written.us(emulator, table.collective, table.ranks, row.bytes) / row.us - 1))
@@ -174,9 +213,85 @@ def scaled(folder: Path) -> list[str]:
     ]
 
 
+def off_by(tree: dict, table: tables.Table) -> tuple[np.ndarray, np.ndarray]:
+    """Sizes of a table, and the errors of a machine in percent."""
+    emulator = written.emulator(written.sized(tree, table.ranks))
+    us = [written.us(emulator, table.collective, table.ranks, row.bytes) for row in table.rows]
+    off = [100 * abs(at / row.us - 1) for at, row in zip(us, table.rows, strict=True)]
+    return np.array([row.bytes for row in table.rows]), np.array(off)
+
+
+def shares(sizes: np.ndarray, off: np.ndarray) -> str:
+    """Cells of the mean of all, of those below 1 MiB, and of the others."""
+    small, large = off[sizes < LARGE], off[sizes >= LARGE]
+    return " | ".join(f"{each.mean():.1f}" if len(each) else "" for each in (off, small, large))
+
+
+def boxes(paths: dict[str, Path]) -> list[str]:
+    """How far machines that were fitted to all-reduce are off with other collectives of the same box."""
+    lines = [
+        "",
+        "## Other collectives of the same box",
+        "",
+        "Machines that were fitted to all-reduce alone. What rings, and groups of sends and receives, take besides is"
+        " NCCL's cost model's ([how](calibrate.md#other-collectives)).",
+        "",
+        "| fitted to | predicted | mean % | below 1 MiB | from 1 MiB on |",
+        "|---|---|---|---|---|",
+    ]
+    for fitted, others in BOXES.items():
+        if not {fitted, *others} <= paths.keys():
+            continue
+        tree = calibration.calibrate([tables.read(paths[fitted])], nic_gbs=NIC_GBS.get(fitted)).tree
+        for name in others:
+            cells = shares(*off_by(tree, tables.read(paths[name])))
+            lines.append(f"| {fitted.removesuffix('.csv')} | {name.removesuffix('.csv')} | {cells} |")
+    lines += [
+        "",
+        "Where messages between nodes go by another way from some size on, as on Polaris, no all-reduce says so.",
+    ]
+    return lines
+
+
+def clusters(paths: dict[str, Path]) -> list[str]:
+    """How far machines are off on other clusters of their kind, and how many rows their bands hold."""
+    lines = [
+        "",
+        "## Other clusters of the same accelerator",
+        "",
+        "Machines that were fitted to one cluster, and the rows of another one. The band is what `ahbm calibrate`"
+        " prints for eight of ten other clusters. Its widths are of these tables and a few more: they are not held back"
+        " from it.",
+        "",
+        "| accelerators | fitted to | predicted | mean % | below 1 MiB | from 1 MiB on | rows in the band |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for kind, names in CLUSTERS.items():
+        for fitted in names:
+            if not set(names) <= paths.keys():
+                continue
+            tree = calibration.calibrate([tables.read(paths[fitted])]).tree
+            bands = tree["calibration"]["bands"]
+            for name in names:
+                if name == fitted:
+                    continue
+                table = tables.read(paths[name])
+                emulator = written.emulator(written.sized(tree, table.ranks))
+                inside = 0
+                for row in table.rows:
+                    us = written.us(emulator, table.collective, table.ranks, row.bytes)
+                    band = min(bands, key=lambda of: max(of["from_bytes"] / row.bytes, row.bytes / of["to_bytes"], 1.0))
+                    inside += us * (1 + band["low_percent"] / 100) <= row.us <= us * (1 + band["high_percent"] / 100)
+                lines.append(
+                    f"| {kind} | {fitted.removesuffix('.csv')} | {name.removesuffix('.csv')} |"
+                    f" {shares(*off_by(tree, table))} | {inside} of {len(table.rows)} |"
+                )
+    return lines
+
+
 HEAD = """# How far from real machines
 
-`python scripts/accuracy.py FOLDER` writes this page. For each table of measurements, a machine is fitted to every
+`python scripts/accuracy.py FOLDER...` writes this page. For each table of measurements, a machine is fitted to every
 second row ([how](calibrate.md)). It is then run at the other rows, which it has not seen. The error of a row is
 |predicted / measured - 1|.
 
@@ -204,19 +319,20 @@ None of them states errors at sizes that were held back, or by size.
 - Noise. The same machine measured twice differs by 1 % above 1 MiB and by 4 to 10 % below.
 - A choice of the library that depends on more than the size: a bump of a single row stays unknown until it is measured.
 - What other jobs do on the same network. Tables of large machines have rows of two kinds, disturbed and not.
-- The library's own algorithms. The fits run rings, whose steps and bandwidths stand for trees and for switches that
-  reduce. A fitted step or bandwidth is therefore effective, and can be above that of a wire.
+- The library's own algorithms of all-reduce. The fits run rings, whose steps and bandwidths stand for trees and for
+  switches that reduce. A fitted step or bandwidth of it is therefore effective, and can be above that of a wire.
 - Sizes outside a table, and other numbers of ranks. Reports say so in a note.
 """
 
 
 def main() -> int:
-    folder = Path(sys.argv[1] if len(sys.argv) > 1 else os.environ.get("AHBM_CORPUS", ""))
-    if not folder.is_dir():
-        print("name a folder of tables, or set AHBM_CORPUS", file=sys.stderr)
+    folders = [Path(each) for each in sys.argv[1:] or [os.environ.get("AHBM_CORPUS", "")]]
+    if not all(folder.is_dir() for folder in folders):
+        print("name folders of tables, or set AHBM_CORPUS", file=sys.stderr)
         return 2
+    files = {path.name: path for folder in folders for path in sorted(folder.iterdir())}
     found = []
-    for path in sorted(path for path in folder.iterdir() if path.suffix in (".csv", ".txt", ".json")):
+    for path in (files[name] for name in sorted(files) if Path(name).suffix in (".csv", ".txt", ".json")):
         try:
             found.append(measured(path))
         except AhbmError as error:
@@ -227,17 +343,19 @@ def main() -> int:
         *summary(found),
         "",
         "| table | collective | ranks | rows held back | mean % | median % | worst % | line between neighbours, mean %"
+        " | PCHIP, mean %"
         " | free parameters | s of processor time |",
-        "|---" * 10 + "|",
+        "|---" * 11 + "|",
         *map(row, found),
         "",
         "Mean error in percent by the power of ten of the size in bytes:",
         "",
         *decades(found),
     ]
-    if all((folder / name).exists() for name in (*FEWER, MORE)):
-        page += scaled(folder)
-        print("\n".join(page[-3:]))
+    page += boxes(files) + clusters(files)
+    if {*FEWER, MORE} <= files.keys():
+        page += scaled(files)
+    print("\n".join(page[-50:]))
     PAGE.write_text(HEAD + "\n".join(page) + "\n" + TAIL, encoding="utf-8")
     PICTURE.write_text(picture(found), encoding="utf-8")
     print("\n".join(summary(found) + decades(found)))

@@ -16,24 +16,28 @@ ROOT = Path(__file__).resolve().parents[1]
 MACHINES, PAGE = ROOT / "python/ahbm/data/topologies", ROOT / "docs/zoo.md"
 BEGIN, END = "<!-- machines -->", "<!-- end -->"
 
+_NODES_OF_H100 = "aws_p5_h100_1x8_all_reduce", "azure_nd_h100_1x8_all_reduce"
 ZOO: dict[str, tuple[str, tuple[str, ...]]] = {
-    "dgx_h100": ("8 H100 behind NVSwitch; fitted to the node of an AWS p5", ("aws_p5_h100_1x8_all_reduce",)),
-    "dgx_h200": (
-        "8 H200 behind NVSwitch; its links, those of an H100, fitted to the node of an AWS p5",
-        ("aws_p5_h100_1x8_all_reduce",),
-    ),
+    "dgx_h100": ("8 H100 behind NVSwitch; the middle of two clusters, of AWS and of Azure", _NODES_OF_H100),
+    "dgx_h200": ("8 H200 behind NVSwitch; its links, those of an H100, the middle of AWS and Azure", _NODES_OF_H100),
     "azure_nd_a100": ("Azure ND A100 v4: 8 A100 behind NVSwitch", ("azure_nd_a100_1x8_all_reduce",)),
     "azure_nd_h100": ("Azure ND H100 v5: 8 H100 behind NVSwitch", ("azure_nd_h100_1x8_all_reduce",)),
     "p5": ("AWS p5.48xlarge: 8 H100 behind NVSwitch", ("aws_p5_h100_1x8_all_reduce",)),
     "p5_2_nodes": ("2 AWS p5.48xlarge: 16 H100, 3,200 Gb/s of EFA a node", ("aws_p5_h100_2x8_all_reduce_nccl2.20",)),
     "p4de_2_nodes": ("2 AWS p4de.24xlarge: 16 A100, 400 Gb/s of EFA a node", ("aws_p4de_a100_2x8_all_reduce",)),
-    "dgx_a100_2_nodes": ("2 DGX A100 with HDR InfiniBand: 16 A100", ("sophia_a100_2x8_all_reduce",)),
+    "dgx_a100_2_nodes": (
+        "2 DGX A100 with HDR InfiniBand: 16 A100, measured at Argonne (Sophia)",
+        ("sophia_a100_2x8_all_reduce",),
+    ),
     "h100_2_nodes": ("2 nodes of 8 H100 with InfiniBand, measured at Nebius", ("nebius_h100_2x8_all_reduce",)),
     "a3mega_2_nodes": ("2 Google a3-megagpu-8g: 16 H100; all_gather alone", ("gcp_a3mega_h100_2x8_all_gather",)),
     "b200_2_nodes": ("2 nodes of 8 B200 with InfiniBand, measured at Lambda", ("lambda_b200_2x8_all_reduce",)),
-    "dgx_b300": ("8 B300 behind NVSwitch", ("b300_1x8_all_reduce_default",)),
-    "gb200_nvl72": ("2 GB200 NVL72: 144 GPUs; large sizes alone", ("coreweave_gb200_144_all_reduce",)),
-    "mi300x": ("8 MI300X, a mesh of Infinity Fabric", ("amd_mi300x_1x8_all_reduce",)),
+    "dgx_b300": ("8 B300 behind NVSwitch, published by one user", ("b300_1x8_all_reduce_default",)),
+    "gb200_nvl72": (
+        "2 GB200 NVL72: 144 GPUs, measured at CoreWeave; large sizes alone",
+        ("coreweave_gb200_144_all_reduce",),
+    ),
+    "mi300x": ("8 MI300X, a mesh of Infinity Fabric, measured on AMD's cloud", ("amd_mi300x_1x8_all_reduce",)),
     "mi300x_2_nodes": ("2 nodes of 8 MI300X; 8 MiB and more", ("amd_mi300x_2x8_all_reduce_b",)),
     "polaris": ("2 nodes of Polaris: 4 A100 each, Slingshot", ("polaris_a100_n2_all_reduce_nccl2.18",)),
     "polaris_8_nodes": ("8 nodes of Polaris: 32 A100, Slingshot", ("polaris_a100_n8_all_reduce_nccl2.18",)),

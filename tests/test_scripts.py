@@ -85,6 +85,7 @@ SMALL = {
     "benches/torch_gloo.py": Small(needs=TORCH, only_imported=OF_PROCESSES),
     "benches/torch_names.py": Small(needs=TORCH, only_imported="`torch_backend/test_no_leak.py` runs a part of it"),
     "benches/torch_overhead.py": Small(needs=TORCH, only_imported="it keeps every processor busy"),
+    "benches/tuner_lines.py": Small(("p5",), {"SIZES": [1 << 12, 1 << 20]}),
     "benches/views.py": Small(
         constants={"LARGE": ("-a", "ring_allreduce", "-t", "default"), "SLICED": 2, "RUNS": 1},
         needs=("altair",),

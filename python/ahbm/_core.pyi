@@ -690,10 +690,11 @@ class Machine:
         """The drawing, where a notebook shows the machine."""
 
     @property
-    def bands(self, /) -> list[tuple[str, int, int, int, float, float]] | None:
+    def bands(self, /) -> list[tuple[str, int, int, int, float, float, tuple[float, float] | None]] | None:
         """Where a machine that was fitted to measurements is valid, and how far it was off there at sizes that were held back:
-        collective, ranks, first and last bytes of one rank's array, mean and largest error in percent. None for a machine
-        that was fitted to none.
+        collective, ranks, first and last bytes of one rank's array, mean and largest error in percent, and what eight of ten
+        other clusters of its kind take more than it, in percent, where that is known. None for a machine that was fitted to
+        none.
         """
 
     def caps(self, /, alike: float) -> tuple[float | None, float | None, float | None] | None:

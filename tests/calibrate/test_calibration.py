@@ -232,7 +232,10 @@ def test_a_single_node_and_two_of_them_are_fitted_together() -> None:
 def test_errors_are_those_of_the_machine_and_not_those_of_its_law(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibration, "ADDS_UP", float("inf"))  # else the law follows the machine
     rows = tuple(Row(1 << at, 13 + (1 << at) / 230e3, at) for at in range(8, 27))
-    found = calibrate([Table("t", "0" * 16, "all_to_all", 8, 1, "H100", rows)])
+    measured = Table("t", "0" * 16, "all_to_all", 8, 1, "H100", rows)
+    template = templates.of([measured])
+    pairs = {**template.tree, "library": {"all_to_all": ["pairwise_all_to_all"]}}
+    found = calibrate([measured], replace(template, tree=pairs))
     emulator = written.emulator(found.tree)
     off = [100 * abs(written.us(emulator, "all_to_all", 8, row.bytes) / row.us - 1) for row in rows]
     assert "from NCCL's proportion of launch and steps" in found.text()

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import ahbm
 from ahbm.base import packaged
+from ahbm.base.knobs import Knobs
 from ahbm.base.rules import Query, Rule, Rules, Span, border
 from ahbm.check import reference
 from ahbm.choose import formats
@@ -23,6 +24,7 @@ from ahbm.choose.formats.format import Read
 from ahbm.choose.names import NCCL, UCC
 from ahbm.choose.oracle import Oracle
 from ahbm.choose.tune import Given, Tuned, loses, tune
+from ahbm.choose.turning import Turning
 from ahbm.cli import app
 from ahbm.config.reading import PLAIN
 from ahbm.config.topology import load_machine
@@ -199,9 +201,12 @@ def test_the_files_are_read_back_to_what_the_card_says(tuned: Tuned, saved: tupl
     assert all(path.exists() for path in found.files)
 
 
+PROTOCOLS = {"protocols.ll.step_ns": 600, "protocols.ll.max_gbs": 18, "protocols.simple.step_ns": 3200}
+
+
 def test_on_a_machine_with_protocols_files_say_what_was_measured(tmp_path: Path) -> None:
     names, sizes = ["nccl_ring_allreduce", "double_binary_tree_allreduce", "synth:direct"], [1 << 7, 1 << 20]
-    machine = load_machine("dgx_h100")
+    machine = load_machine("npu_switch_8", PROTOCOLS)
     found = save(tune(Catalogue.of("all_reduce", names), [machine], sizes, dtype="f32"), tmp_path)
     for name in ("ccl.yaml", "nccl_tuner.csv", "ncclx_tuner.csv", "nccl_sweep.csv"):
         own = {"ccl": tmp_path / name} if name == "ccl.yaml" else {}
@@ -477,3 +482,41 @@ def test_a_file_that_chooses_a_wrong_algorithm_is_told_so(here: Path) -> None:
         assert told in done.stdout and "short gives wrong results: AHBM-V401" in done.stdout
         for claim in ("it decides no point", "left to ahbm", "no algorithm of the catalogue"):
             assert claim not in done.stdout
+
+
+KNOBBED = """
+COLLECTIVE = "all_reduce"
+
+
+def kernel_args(world_size, n_elem, *, cube_w=4, cube_h=4, protocol=None):
+    return (n_elem, world_size, protocol)
+
+
+def kernel(t_ptr, n_elem, world_size, protocol, sip_rank, kind, w, h, *, tl):
+    if tl.program_id(axis=0) != 0:
+        return
+    own = tl.load(t_ptr, shape=(n_elem,), dtype="f16")
+    acc = own
+    for step in range(1, world_size - (protocol == "ll")):
+        tl.send(dir=tl.peer(sip=(sip_rank + step) % world_size), src=own)
+        acc = acc + tl.recv(dir=tl.peer(sip=(sip_rank - step) % world_size), shape=(n_elem,), dtype="f16")
+    tl.store(t_ptr, acc)
+"""
+
+
+def test_a_knob_under_which_the_result_is_wrong_is_not_named(here: Path) -> None:
+    (here / "algorithms").mkdir()
+    (here / "algorithms/knobbed_ring.py").write_text(KNOBBED, encoding="utf-8")
+    machine = load_machine("npu_switch_8", PROTOCOLS)
+    table = Oracle(Catalogue.of("all_reduce", ["knobbed_ring"]), [machine], [1 << 12]).table()
+    (point,) = table.points()
+    (name,) = table.times(point.machine, point.nbytes)
+    turning = Turning(table)
+    assert turning.at(point, name, Knobs(protocol="simple")).ps is not None
+    found = turning.at(point, name, Knobs(protocol="ll"))
+    assert found.wrong and found.refused and found.ps is None
+    rules = Rules((Rule("all_reduce", "ring", protocol="ll"),))
+    judged = judge("rules", Read("a test's", NCCL, rules), table)
+    assert judged.misled == (point,) and any("wrong result with protocol ll" in note for note in judged.knobs)
+    lines = Tuned("all_reduce", "f16", table, None, Rules()).of(NCCL)
+    assert {rule.protocol for rule in lines} == {"simple"}

@@ -253,7 +253,7 @@ def test_a_rule_that_a_format_cannot_express_is_refused() -> None:
     inside = Rule("all_reduce", "ring", Span(0, 9), Span(8, 8), Span(1, 1), protocol="ll", channels=1)
     for name, rule in (
         ("ncclx-csv", inside),
-        ("nccl", replace(inside, channels=None)),
+        ("nccl", replace(inside, protocol=None)),
         ("nccl", replace(inside, collective="all_to_all")),
         ("ucc", replace(inside, registered=True)),
         ("mscclpp", replace(inside, nbytes=Span(5, None))),

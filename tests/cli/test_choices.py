@@ -190,6 +190,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "--members": ("0,1",),
     "--evaluate": ("other.yaml",),
     "--budget": ("4",),
+    "--measured": ("table.csv",),
     "--channels": ("4",),
     "--nodes": ("2",),
     "--collective": ("all_gather",),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ahbm.base.yaml_source import parse, scalar
@@ -73,6 +73,8 @@ _VALUES = st.recursive(
 
 @settings(max_examples=200, deadline=None)
 @given(value=_VALUES)
+@example(value=1e-09)
+@example(value=[1e22, -2.5e-7])
 def test_values_come_back(value: object) -> None:
     text = text_of("switch", {"a.b": value, "a.c": 1})
     meant = scalar(value) if isinstance(value, str) else value

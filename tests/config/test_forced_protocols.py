@@ -106,14 +106,16 @@ def _by_option(protocol: str, nbytes: int, tmp_path: Path) -> object:
 @pytest.mark.parametrize("way", [_by_selector, _by_rule, _by_machine, _by_choice, _by_plan, _by_option])
 def test_wherever_it_is_named_it_is_refused(way: Any, tmp_path: Path) -> None:
     assert way("ll", 64, tmp_path)
-    with pytest.raises(AhbmError, match=r"protocol ll says nothing of 1048576 bytes.*0 to 64 bytes.*simple") as refused:
-        way("ll", 1 << 20, tmp_path)
+    with pytest.raises(
+        AhbmError, match=r"protocol ll says nothing of 67108864 bytes.*to 4194304 bytes.*simple"
+    ) as refused:
+        way("ll", 1 << 26, tmp_path)
     assert refused.value.code == "AHBM-C192"
 
 
 @pytest.mark.parametrize("way", [_by_selector, _by_rule, _by_choice])
 def test_wherever_it_is_named_it_must_be_there(way: Any, tmp_path: Path) -> None:
-    with pytest.raises(AhbmError, match="'weird': it has ll, simple") as refused:
+    with pytest.raises(AhbmError, match="'weird': it has few_bytes, ll, simple") as refused:
         way("weird", 64, tmp_path)
     assert refused.value.code == "AHBM-C210"
 
@@ -129,7 +131,7 @@ def test_a_machine_without_protocols_carries_a_name(tmp_path: Path) -> None:
 def test_a_what_if_may_not_name_it_either() -> None:
     why = ahbm.open("all_reduce", topology="dgx_h100", bytes_per_rank=1 << 20).explain()
     with pytest.raises(AhbmError) as refused:
-        why.what_if({"protocol": "ll"})
+        why.what_if({"protocol": "few_bytes"})
     assert refused.value.code == "AHBM-C192"
 
 

@@ -327,8 +327,28 @@ def test_a_call_of_a_job_takes_what_it_takes_alone() -> None:
     notes = {call.bytes: run(call.bytes).notes[-1].split(",")[0] for call in found.calls}
     assert set(notes.values()) == {"protocol ll", "protocol simple"} and not found.together
     for call in found.calls:
-        # The host of a job launches a call while others run.
-        assert call.latency_ns == pytest.approx(run(call.bytes).latency_ns - 8000)
+        assert call.latency_ns == pytest.approx(run(call.bytes).latency_ns)
+
+
+@pytest.mark.parametrize("ahead", [0, 8, 1 << 16])
+def test_a_call_beside_another_takes_its_launch_as_alone(ahead: int) -> None:
+    """One rule, whatever else is in flight: two groups whose messages share no link take what each takes alone."""
+    told = KNOWN | {"defaults.algorithm": "ring_allreduce"}
+
+    def worker() -> float:
+        dist.init_process_group(topology="npu_fully_connected_8", overrides=told)
+        groups = [dist.new_group(list(half)) for half in (range(4), range(4, 8))]
+        half = dist.get_rank() // 4
+        if half and ahead:
+            dist.all_reduce(np.ones(ahead, np.float32), group=groups[half])
+        dist.all_reduce(np.ones(4096, np.float32), group=groups[half])
+        return dist.stats()[-1].latency_ns
+
+    times = ahbm.spawn(worker, topology="npu_fully_connected_8", overrides=told)
+    cost = Emulator.load("npu_fully_connected_8", overrides=told).cost(
+        Request("all_reduce", range(4), 4096, "f32"), "ring_allreduce"
+    )
+    assert times == [cost.ps / 1000] * 8  # type: ignore[union-attr]
 
 
 def test_a_job_says_how_many_calls_each_protocol_has() -> None:

@@ -104,7 +104,7 @@ def test_changes_reach_calls_of_every_size_on_machines_of_several_protocols(mach
     explanation = opened.explain()
     found = [advice for advice in explanation.advise(None) if "protocol simple and of all links" in advice.what]
     assert len(found) == 1 and found[0].gain_ps > 0
-    for changes in ({"system.sips.link.latency_ns": 1000}, {"protocols.simple.step_ns": "2x"}):
+    for changes in ({"system.sips.link.latency_ns": 1000}, {"protocols.simple.max_gbs": "0.8x"}):
         (_, point) = opened.what_if(changes).points
         assert point.report is not None
         assert explanation.what_if(changes).latency_ps == round(1000 * point.report.latency_ns)

@@ -55,7 +55,7 @@ def test_a_ring_bound_by_bandwidth_gains_its_time_on_links() -> None:
     [
         # Fitted with a link that has as much as its protocol, which follows it.
         ("p5_2_nodes", "bytes at the bandwidth of protocol simple, 355 GB/s, on 36 links between SIPs", 0.4),
-        ("azure_nd_h100", "bytes at the bandwidth of protocol simple, 443 GB/s, on 16 links between SIPs", 0.4),
+        ("azure_nd_h100", "bytes at the bandwidth of protocol simple, 470 GB/s, on 16 links between SIPs", 0.4),
         # Fitted with interfaces that carry more than the protocol.
         ("polaris_n_nodes", "bytes at the bandwidth of protocol ring, 35.8 GB/s, on sip31->node7.out", 0.3),
     ],
@@ -276,7 +276,7 @@ def test_other_algorithms_are_among_the_advice() -> None:
 @pytest.mark.parametrize("topology", ["npu_ring_8", "p5", "ring_1d"])
 def test_the_command_of_each_advice_shows_its_time(topology: str) -> None:
     algorithm = "nccl_ring_allreduce" if topology == "p5" else "ring_allreduce"
-    why = explained(topology, algorithm, dtype="f32", op="max")
+    why = explained(topology, algorithm, dtype="f32", op="max", bytes_per_rank="16M")
     told = [entry for entry in best_of(why.advice) if entry.changes or entry.algorithm]
     assert told
     for entry in told:
@@ -325,10 +325,10 @@ def test_links_of_every_class() -> None:
 
 
 CHANGES: list[tuple[str, dict[str, object]]] = [
-    ("p5", {"protocols.simple.max_gbs": 244.34}),
+    ("p5", {"protocols.simple.max_gbs": 444.34}),
     ("p5", {"protocols.simple.ramp_bytes": 0}),
     ("p5", {"protocols.simple.ramp_exponent": 1}),
-    ("p5", {"protocols.simple.efficiency": 0.5, "system.sips.link.latency_ns": 100}),
+    ("p5", {"protocols.simple.efficiency": 0.9, "system.sips.link.latency_ns": 100}),
     ("mi300x", {"launch.overhead_ns": 0, "protocols.simple.step_ns": 100}),
     ("polaris_n_nodes", {"protocols.ring.nic_gbs": 5, "system.sips.nodes.taper": 3}),
 ]
@@ -337,7 +337,7 @@ CHANGES: list[tuple[str, dict[str, object]]] = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("topology", "changes"), CHANGES)
 def test_a_change_finds_the_protocol_with_the_bandwidth_of_the_size(topology: str, changes: dict[str, object]) -> None:
-    size = 1 << 26 if topology.startswith("polaris") else 1 << 20
+    size = 1 << 26 if topology.startswith("polaris") else 1 << 24
     found = ahbm.run("all_reduce", topology=topology, bytes_per_rank=size, data=False)
     why = found.explain()
     again = ahbm.run("all_reduce", topology=topology, bytes_per_rank=size, data=False, overrides=changes)

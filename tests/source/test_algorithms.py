@@ -46,6 +46,7 @@ ALGORITHMS = {
     "binomial_gather": "gather",
     "binomial_scatter": "scatter",
     "pairwise_all_to_all": "all_to_all",
+    "grouped_all_to_all": "all_to_all",
     "direct_send_recv": "send_recv",
     "dissemination_barrier": "barrier",
     "nccl_ring_all_gather": "all_gather",

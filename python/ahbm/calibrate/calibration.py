@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import floor, log10, sqrt
+from math import sqrt
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ahbm.calibrate import coefficients, fit, templates, uncertainty, written
+from ahbm.calibrate import clusters, coefficients, fit, library, templates, uncertainty, written
 from ahbm.calibrate.cleaning import FEWEST, cleaned
+from ahbm.calibrate.judged import Judged, bands, clusters_of, errors
 from ahbm.calibrate.laws import Law, Rows
-from ahbm.calibrate.tables import Floats, Table, interpolated
+from ahbm.calibrate.tables import Floats, Table
 from ahbm.calibrate.templates import Template
 from ahbm.errors import ConfigError
 
@@ -32,68 +33,13 @@ DEVIATES = 10.0
 """Percent by which runs may differ from the law without a note."""
 MARGIN = 16
 """A protocol of less bandwidth is tried up to so many times the size that it is the quickest for on few ranks."""
+BEYOND = 2
+"""How many times the largest size of its rows the protocol of calls of few bytes is used for."""
 SHARED = {
     "launch_us": ("launch.overhead_ns", 1000.0),
     "nic_steps": ("protocols.*.nic_step_ns / step_ns", 1.0),
 }
 """Parameters that protocols share, by the field of a law: key, and the key's value for one of the field."""
-
-
-@dataclass(frozen=True)
-class Error:
-    """The relative error of one row that was held back."""
-
-    bytes: int
-    percent: float
-    interpolated: float
-    """That of the line between its neighbours in logarithms; of no machine."""
-
-
-@dataclass(frozen=True)
-class Judged:
-    """A table and what was off at its held-back rows."""
-
-    table: Table
-    errors: tuple[Error, ...]
-    own: tuple[Error, ...] = ()
-    """Those of the machine that was fitted to all rows, at its rows: a band covers them, too."""
-
-    @property
-    def mean(self) -> float:
-        """Mean error in percent."""
-        return float(np.mean([each.percent for each in self.errors]))
-
-    @property
-    def median(self) -> float:
-        """Median error in percent."""
-        return float(np.median([each.percent for each in self.errors]))
-
-    @property
-    def interpolated(self) -> float:
-        """Mean error of the line between neighbours, in percent."""
-        return float(np.mean([each.interpolated for each in self.errors]))
-
-    @property
-    def decades(self) -> list[dict[str, Any]]:
-        """Mean and worst error for each power of ten of the size."""
-        found = []
-        for decade in sorted({_decade(row.bytes) for row in self.table.measured}):
-            mine, own = (
-                [each.percent for each in errors if _decade(each.bytes) == decade] for errors in (self.errors, self.own)
-            )
-            sizes = [row.bytes for row in self.table.measured if _decade(row.bytes) == decade]
-            # A decade without a held-back row has the error of the table.
-            known = mine or [each.percent for each in self.errors]
-            found.append(
-                {
-                    "from_bytes": min(sizes),
-                    "to_bytes": max(sizes),
-                    "rows": len(mine),
-                    "mean_percent": round(max(float(np.mean(each)) for each in (known, own) if each), 3),
-                    "worst_percent": round(max([*known, *own]), 3),
-                }
-            )
-        return found
 
 
 @dataclass(frozen=True)
@@ -121,6 +67,8 @@ class Calibrated:
     deviation_percent: float
     """Largest difference between the law and runs of the machine, at the tables' rows."""
     notes: tuple[str, ...]
+    like: str = "another cluster of its kind"
+    """Whose times the bands are of."""
 
     def text(self) -> str:
         """For people."""
@@ -140,6 +88,7 @@ class Calibrated:
                 f"  mean {table.mean:.1f} %, median {table.median:.1f} %; lines between the neighbours: "
                 f"mean {table.interpolated:.1f} %",
             ]
+        lines += clusters_of(self.judged, self.like)
         lines += [f"note: {note}" for note in self.notes]
         return "\n".join(lines)
 
@@ -202,13 +151,14 @@ def calibrate(
     if coefficients.rows(tidy, known).shared == ("nic_steps",):
         nearest, known = coefficients.nearest(given, tidy, known, tell)
     tell("fitting to all rows")
-    fitted: Sequence[Table] = tidy
-    machine = _machine(given, tidy, tidy, known, nearest)
-    if not nearest and machine.deviation > ADDS_UP:
+    apart = clusters.alike(tidy)
+    fitted: Sequence[Table] = [clusters.middle(tidy)] if apart else tidy
+    machine = _machine(given, fitted, tidy, known, nearest)
+    if not nearest and not apart and machine.deviation > ADDS_UP:
         tell("fitting to all rows, whose steps and bytes hide behind each other")
         machine, fitted = _settled(machine, given, tidy, known)
     tell("fitting to every second row")
-    held = _held_back(fitted, known)
+    held = _held_back(fitted, known) * (len(tidy) if apart else 1)
     parameters, covariance = _parameters(machine.free, machine.law, coefficients.rows(fitted, known), given)
     judged = tuple(
         _judged(table, laws, own, ratios)
@@ -216,7 +166,7 @@ def calibrate(
     )
     named = accelerator or tables[0].accelerator
     machine.tree["calibration"] = block(named, judged, parameters, covariance)
-    machine.tree["calibration"]["ranges"] = ranges(machine, tidy, known)
+    machine.tree["calibration"]["ranges"] = ranges(machine, fitted if apart else tidy, known)
     notes += templates.unstated(machine.tree, named)
     if machine.deviation > DEVIATES:
         message = f"runs of the machine differ from its law by up to {machine.deviation:.0f} %"
@@ -258,8 +208,9 @@ def _machine(
     free = nearest or fit.chosen(rows)
     law = _split(free, rows, template, max(table.nodes for table in tables) > 1)
     ranks = max(table.ranks for table in tables)
-    last = _last(law, rows) if nearest else None
+    last = _last(law, rows) if nearest else _few(law, rows)
     tree = written.tree(template, law, ranks, tables[0].collective, last)
+    tree["protocols"] |= library.others(template, tree, law, tables, known)
     predicted = tuple(law.us(coefficients.rows([table], known)) for table in tables)
     ratios = tuple(_ratios(tree, table, us) for table, us in zip(tables, predicted, strict=True))
     runs = np.concatenate([us * each for us, each in zip(predicted, ratios, strict=True)])
@@ -314,24 +265,15 @@ def _judged(table: Table, laws: Mapping[int, float], own: Floats, ratios: Floats
     """The errors of the machine at a table's rows: those of laws by what runs take of a law's time. laws: by the bytes
     of a row, us of one that has not seen it; own: of the one that has seen all."""
     at = dict(zip([row.bytes for row in table.rows], ratios.tolist(), strict=True))
-    found: list[Error] = []
+    found = []
     for held in (True, False):
         tested = table.half(held)
         if all(row.bytes in laws for row in tested.rows):
             us = np.array([laws[row.bytes] * at[row.bytes] for row in tested.rows])
             found += errors(tested, table.half(not held), us)
     found.sort(key=lambda each: each.bytes)
-    return Judged(table, tuple(found), tuple(errors(table, table, own * ratios)))
-
-
-def errors(tested: Table, seen: Table, predicted: Floats) -> list[Error]:
-    """The errors of predictions, in us, for the rows of a table of which others were seen."""
-    lines = interpolated(seen.rows, [row.bytes for row in tested.rows])
-    return [
-        Error(row.bytes, 100 * abs(us / row.us - 1), 100 * abs(line / row.us - 1))
-        for row, us, line in zip(tested.rows, predicted.tolist(), lines.tolist(), strict=True)
-        if row.measured
-    ]
+    us = own * ratios
+    return Judged(table, tuple(found), tuple(errors(table, table, us)), tuple(us.tolist()))
 
 
 def _last(law: Law, rows: Rows) -> list[int | None]:
@@ -342,6 +284,13 @@ def _last(law: Law, rows: Rows) -> list[int | None]:
         sizes = rows.n[quickest == number]
         found.append(int(sizes.max()) * MARGIN if len(sizes) else None)
     return found
+
+
+def _few(law: Law, rows: Rows) -> list[int | None]:
+    """The sizes up to which the protocol of calls of few bytes is used, if there is one: its numbers say nothing of
+    others."""
+    sizes = rows.n[law.used(rows) == 0]
+    return [BEYOND * int(sizes.max())] if law.few and len(sizes) and not law.borders else []
 
 
 def _split(law: Law, rows: Rows, template: Template, across: bool) -> Law:
@@ -398,15 +347,6 @@ def block(
     parameters: Sequence[Parameter],
     covariance: Floats,
 ) -> dict[str, Any]:
-    bands = [
-        {
-            "collective": each.table.collective,
-            "ranks": each.table.ranks,
-            **{key: band[key] for key in ("from_bytes", "to_bytes", "mean_percent", "worst_percent")},
-        }
-        for each in judged
-        for band in each.decades
-    ]
     return {
         "accelerator": accelerator or "not stated",
         "sources": [
@@ -422,18 +362,19 @@ def block(
         ],
         "parameters": [each.key for each in parameters[: len(covariance)]],
         "covariance": [[float(f"{max(min(each, 1e6), -1e6):.4g}") for each in row] for row in covariance.tolist()],
-        "bands": bands,
+        "bands": bands(judged),
     }
 
 
 def ranges(machine: _Machine, tables: Sequence[Table], known: coefficients.Coefficients) -> list[dict[str, Any]]:
-    """The sizes of the rows that each protocol was fitted to: those that the law takes it for."""
+    """The sizes of the rows that each protocol was fitted to: those that the law takes it for. Calls of few bytes are
+    those of the library's protocol of small arrays, too, which takes hardly more."""
     found = []
     for table in tables:
         rows = coefficients.rows([table], known)
         used = machine.law.used(rows)
         for number, name in enumerate(written.names(machine.law)):
-            sizes = rows.n[used == number]
+            sizes = rows.n[(used == number) | ((number == machine.law.few) & (used < machine.law.few))]
             if len(sizes):
                 ends = {"from_bytes": int(sizes.min()), "to_bytes": int(sizes.max())}
                 found.append({"protocol": name, "ranks": table.ranks, **ends})
@@ -447,7 +388,3 @@ def _ratios(tree: dict[str, Any], table: Table, predicted: Floats) -> Floats:
     ran = [written.us(emulator, table.collective, table.ranks, row.bytes) for row in table.rows[::every]]
     sizes = np.log([row.bytes for row in table.rows])
     return np.interp(sizes, sizes[::every], np.array(ran) / predicted[::every])
-
-
-def _decade(nbytes: int) -> int:
-    return floor(log10(nbytes) + 1e-9)

@@ -29,6 +29,8 @@ CANDIDATES = 6
 """Borders that are tried: those where the times jump most."""
 LEAST = 3
 """Rows on each side of a border."""
+LIBRARY = Shape(((PLAIN, PLAIN, RAMPED),)), Shape(((PLAIN, PLAIN, FREE),))
+"""Calls of few bytes, LL and Simple. These shapes are taken for nothing else: they follow noise, too."""
 QUICKEST = (
     (2, Shape(((PLAIN,),))),
     (5, Shape(((FREE,),))),
@@ -36,6 +38,7 @@ QUICKEST = (
     (7, Shape(((PLAIN, RAMPED),))),
     (9, Shape(((PLAIN, FREE),))),
     (9, Shape(((PLAIN, PLAIN, PLAIN),))),
+    *((12, shape) for shape in LIBRARY),
 )
 """Sizes that a shape needs, and the shape."""
 AMONG_NODES = (
@@ -45,6 +48,8 @@ AMONG_NODES = (
 )
 """Shapes of a library with trees for small arrays and rings for large ones, on several numbers of nodes: LL with a
 ramp, LL128 and Simple, as NCCL has them, or fewer. Rings have the step of the first and the bandwidth of the last."""
+AS_WELL = 1.1
+"""What a border may multiply the loss of the best one by, to fit as well."""
 THREE, BETTER = Shape(((PLAIN, PLAIN, PLAIN),)), 0.8
 """Three plain protocols, and the part of the others' error that they are believed at: corners are rare."""
 WORTH, SMALL = 1.06, 1e-3
@@ -91,14 +96,18 @@ def fits(shape: Shape, rows: Rows, weights: Floats, starts: int = STARTS) -> lis
 
 def _chunked(shape: Shape, rows: Rows, weights: Floats, starts: int) -> list[Fit | None]:
     """As `fits`, for the best border between the algorithms of a shape, a power of two."""
-    best: list[Fit | None] = [None] * len(weights)
+    tried: list[list[Fit]] = [[] for _ in weights]
     chunks = np.log2(rows.n / rows.ranks)
     for border in range(max(int(chunks.min()), 0), int(chunks.max()) + 2):
         bordered = rows.bordered(1 << border)
         for number, found in enumerate(_least(shape.terms, bordered, weights, FEW_STARTS)):
-            known = best[number]
-            if found is not None and (known is None or found[0] < known[0]):
-                best[number] = found[0], replace(found[1], chunk_bytes=1 << border)
+            if found is not None:
+                tried[number].append((found[0], replace(found[1], chunk_bytes=1 << border)))
+    # On more ranks, rings take many more steps: of borders that fit as well, trees hold up to the largest.
+    best: list[Fit | None] = []
+    for each in tried:
+        least = min((loss for loss, _ in each), default=0.0)
+        best.append(next((fit for fit in reversed(each) if fit[0] <= AS_WELL * least), None))
     for number, known in enumerate(best):
         if known is not None and starts > FEW_STARTS:
             chunk_bytes = known[1].chunk_bytes
@@ -191,6 +200,7 @@ def _nearest(rows: Rows) -> Law:
         shapes = list(AMONG_NODES)
     found = [(shape, fits(shape, rows, every)[0]) for shape in shapes]
     known = [(shape, fit[1], _off(fit[1], rows)) for shape, fit in found if fit is not None]
+    known = [each for each in known if each[0] not in LIBRARY or each[1].few]
     if not known:
         raise ConfigError(
             "AHBM-C195",

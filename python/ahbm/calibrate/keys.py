@@ -12,6 +12,7 @@ from ahbm.base.optional import needed
 from ahbm.calibrate import calibration as c
 from ahbm.calibrate import cleaning, templates, written
 from ahbm.calibrate.coefficients import CHANGE
+from ahbm.calibrate.judged import Error, Judged, errors
 from ahbm.calibrate.search import SCALE
 from ahbm.calibrate.tables import Floats, Table
 from ahbm.errors import ConfigError
@@ -65,7 +66,7 @@ def calibrate(
             bounds=(least, most), loss="soft_l1", f_scale=SCALE, diff_step=CHANGE, x_scale=1.0, max_nfev=60,
         )  # fmt: skip
 
-    found: list[list[c.Error]] = [[] for _ in cleaned]
+    found: list[list[Error]] = [[] for _ in cleaned]
     for held in (True, False):
         seen = [table.half(not held) for table in cleaned]
         if sum(len(table.rows) for table in seen) < len(keys):
@@ -73,7 +74,7 @@ def calibrate(
         point = fitted(seen).x
         for number, table in enumerate(cleaned):
             tested = table.half(held)
-            found[number] += c.errors(tested, seen[number], times(point, [tested]))
+            found[number] += errors(tested, seen[number], times(point, [tested]))
     best = fitted(cleaned)
     tree = _with(base, keys, np.exp(best.x))
     off = np.abs(np.log(times(best.x, cleaned)) - np.log([row.us for table in cleaned for row in table.rows]))
@@ -85,8 +86,8 @@ def calibrate(
         for at, (key, value) in enumerate(zip(keys, best.x, strict=True))
     )
     judged = tuple(
-        c.Judged(table, tuple(sorted(errors, key=lambda each: each.bytes)))
-        for table, errors in zip(cleaned, found, strict=True)
+        Judged(table, tuple(sorted(off, key=lambda each: each.bytes)), us=tuple(times(best.x, [table]).tolist()))
+        for table, off in zip(cleaned, found, strict=True)
     )
     named = accelerator or tables[0].accelerator
     tree["calibration"] = c.block(named, judged, parameters, covariance)

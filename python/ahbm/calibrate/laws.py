@@ -172,6 +172,14 @@ class Law:
     chunk_bytes: int | None = None
     """Bytes of an array by the ranks from which on the last algorithm alone is used; None: the quickest is."""
 
+    @property
+    def few(self) -> int:
+        """How many of the first protocols are none of the library's: with fewer channels and threads, calls of few
+        bytes take less, and their bandwidth is far below that of any protocol."""
+        if self.shape.bordered or len(self.protocols) < 2:
+            return 0
+        return int(self.protocols[0].gbs * LEAST < max(protocol.gbs for protocol in self.protocols))
+
     def with_shared(self, values: Mapping[str, float]) -> Law:
         """The law with other values of what its protocols share."""
         return replace(
@@ -212,6 +220,8 @@ class Law:
         return np.where(group[:, None] == of, np.array(self.each(rows)), np.inf)
 
 
+LEAST = 32
+"""The part of the largest bandwidth below which none is a protocol's: NCCL's LL has 1/18 or more."""
 BOUNDS = {
     "launch_us": (1e-4, 1e5),
     "nic_steps": (1e-2, 1e3),

@@ -22,7 +22,7 @@ ALGORITHMS = {
     "all_reduce": ("ring_allreduce",),
     "all_gather": ("ring_all_gather",),
     "reduce_scatter": ("ring_reduce_scatter",),
-    "all_to_all": ("pairwise_all_to_all",),
+    "all_to_all": ("grouped_all_to_all",),
     "broadcast": ("binomial_broadcast",),
     "reduce": ("binomial_reduce",),
 }

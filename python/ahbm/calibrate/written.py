@@ -27,6 +27,8 @@ NAMES = {
     3: ("ll", "ll128", "simple"),
 }
 """Protocols by their steps, as NCCL calls its own."""
+FEW = "few_bytes"
+"""That of calls of few bytes."""
 TIED = "ring"
 """That of an algorithm for large arrays whose step and bandwidth are those of others."""
 SLICE = 1 << 10
@@ -46,9 +48,9 @@ Coefficient = tuple[float, float, float, float]
 
 def names(law: Law) -> tuple[str, ...]:
     """Names of the protocols of a law, in its order."""
-    own = len(law.shape.terms) - law.shape.bordered
+    own = len(law.shape.terms) - law.shape.bordered - law.few
     known = NAMES.get(own) or tuple(f"p{number}" for number in range(own))
-    return known + (TIED,) * law.shape.bordered
+    return (FEW,) * law.few + known + (TIED,) * law.shape.bordered
 
 
 def protocols(law: Law, algorithms: Sequence[str | None] = ()) -> dict[str, dict[str, Any]]:

@@ -9,10 +9,12 @@ from typing import Any
 
 from ahbm.base.rules import Query, Rule
 from ahbm.choose.evaluation import Evaluation
+from ahbm.choose.names import NCCL
 from ahbm.choose.regret import Regret
-from ahbm.choose.tune import Tuned
+from ahbm.choose.tune import CHANNELS, Tuned
 from ahbm.runs import bands
 
+ALONE = "nothing gains over NCCL by itself beyond the band: leave NCCL alone."
 PLANS = "msccl"
 """The folder of the plans, one folder in it for each machine."""
 
@@ -108,7 +110,7 @@ class Card:
         yield from self._notes()
 
     def _notes(self) -> Iterator[str]:
-        tuned, given = self.tuned, self.tuned.given
+        tuned = self.tuned
         for name, why in self.missing.items():
             yield f"- {name} was not written: {why}."
         for name, rule in self.plans.items():
@@ -124,13 +126,7 @@ class Card:
         )
         if names:
             yield f"- What stands for the libraries' algorithms: {', '.join(dict.fromkeys(names.split(', ')))}."
-        message = (
-            f"the protocol {given.protocol}" if given.protocol else "the quickest protocol of the machine's library"
-        )
-        yield (
-            f"- {given.channels} channels and {message} are written where an algorithm's entry says neither. The lines "
-            f"of NCCL's files were timed with them, as far as the algorithm and the machine have such."
-        )
+        yield from self._of_nccl()
         nodes = {point.machine: tuned.nodes(point) for point in tuned.table.points()}
         yield f"- Computers of the ranks: {', '.join(f'{nodes[name]} of {name}' for name in nodes)}."
         yield from (f"- The error of the quickest: {note}." for note in self.errors)
@@ -143,6 +139,29 @@ class Card:
             yield f"- {name} gives wrong results, and was not chosen there: {why}."
         for name, why in tuned.undecided.items():
             yield f"- {name} was not chosen where it is not known whether its result is right: {why}."
+
+    def _of_nccl(self) -> Iterator[str]:
+        """How NCCL's lines came about."""
+        tuned, given = self.tuned, self.tuned.given
+        if set(tuned.table.machines) - set(tuned.fitted):
+            protocol = f"the protocol {given.protocol}" if given.protocol else "the quickest protocol"
+            yield (
+                f"- {given.channels or CHANNELS} channels and {protocol} of the machine's library are written where an "
+                f"algorithm's entry says neither. The lines of NCCL's files were timed with them, as far as the "
+                f"algorithm and the machine have such."
+            )
+        if not tuned.fitted:
+            return
+        names = ", ".join(tuned.fitted)
+        yield (
+            f"- {names}: NCCL itself was measured. Its lines are judged against what it takes by itself, by --measured "
+            f"tables where there are any, else by its own model, by which no line is quicker than its own choice."
+        )
+        if tuned.lets_nccl_be:
+            yield f"- {names}: {ALONE}"
+        for name, found in self.evaluations.items():
+            if found.read.library is NCCL:
+                yield from (f"- {name}: {line}." for line in found.beside())
 
 
 def _row(name: str, regret: Regret | None) -> str:

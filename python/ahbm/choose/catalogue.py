@@ -22,8 +22,9 @@ from ahbm.source.algorithm import Algorithm, AlgorithmLoader
 from ahbm.source.function import AnyAlgorithm, as_algorithm
 from ahbm.source.located import refuse_kernel
 from ahbm.source.plan import PlanAlgorithm, depth
+from ahbm.source.synth import SYNTH
 from ahbm.source.synthesis import METHODS, SYNTHESIZED
-from ahbm.table.ladder import SYNTH, with_schedules
+from ahbm.table.ladder import with_schedules
 
 Knob = int | str | None
 

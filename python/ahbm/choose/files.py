@@ -10,8 +10,8 @@ from pathlib import Path
 
 from ahbm.base.rules import Rule, Rules
 from ahbm.base.store import make_folders, store, writing
-from ahbm.choose.card import Card
-from ahbm.choose.evaluation import Evaluation, evaluate, judge
+from ahbm.choose.card import ALONE, Card
+from ahbm.choose.evaluation import Evaluation, beside, judge
 from ahbm.choose.formats import ccl, mscclpp, nccl, nccl_sweep, ncclx, ucc
 from ahbm.choose.formats.format import Format
 from ahbm.choose.formats.nccl_sweep import Measured
@@ -24,6 +24,9 @@ from ahbm.runs import knobs
 
 LIBRARIES: tuple[Format, ...] = (nccl.FORMAT, ncclx.CSV, ncclx.JSON, mscclpp.FORMAT, ucc.FORMAT)
 """The formats of tables, in the order in which they are written."""
+
+
+BARE = ("NCCL's example plugin gives one channel to a call without a line, so that it harms where there is none.",)
 
 
 def save(tuned: Tuned, folder: str | Path, jobs: int | None = None) -> Card:
@@ -55,7 +58,7 @@ def save(tuned: Tuned, folder: str | Path, jobs: int | None = None) -> Card:
             continue
         # A file says of itself what its reader finds.
         read = format.read(write([]), format.file)
-        judged = judge(format.file, read, tuned.table, tuned.given.nodes, tuned.turning)
+        judged = judge(format.file, read, tuned.table, tuned.given.nodes, tuned.turning, tuned.fitted)
         evaluations[format.file] = judged
         texts[format.file] = write(_notes(tuned, judged))
     measured = list(_measured(tuned))
@@ -86,22 +89,10 @@ def _judged_plans(tuned: Tuned, folder: Path, plans: Mapping[str, Rule], jobs: i
     """What the plans of each machine lose on it: run as they are written, at the tuned sizes that they divide."""
     names = {name.rpartition("/")[0] for name in plans}
     found = {}
-    for name, machine in tuned.table.machines.items():
+    for name in tuned.table.machines:
         if (own := folder_of(name)) in names:
-            sizes = sorted({point.nbytes for point in tuned.table.points() if point.machine == name})
-            known = tuned.table.catalogue
-            judged = evaluate(
-                folder / own,
-                [machine],
-                sizes,
-                collective=tuned.collective,
-                algorithms=[entry.given or entry.name for entry in known],
-                ccl=known.ccl,
-                overrides=known.overrides,
-                dtype=tuned.dtype,
-                jobs=jobs,
-            )
-            found[own] = replace(judged, file=own)
+            table = tuned.table.only(lambda point: point.machine == name)  # noqa: B023
+            found[own] = replace(beside(folder / own, table, jobs), file=own)
     return found
 
 
@@ -112,8 +103,13 @@ def _store(texts: Mapping[Path, str]) -> None:
 
 def _notes(tuned: Tuned, judged: Evaluation) -> list[str]:
     machines, regret = ", ".join(tuned.table.machines), judged.regret
+    first = f"{tuned.collective} of {tuned.dtype} on {machines}"
+    if judged.read.library is NCCL and tuned.fitted:
+        if not judged.read.rules:
+            return [f"{first}: {ALONE} Load no tuner plugin with this file: it has no line.", *BARE]
+        return [f"{first}, of which NCCL was measured.", *judged.beside()]
     return [
-        f"{tuned.collective} of {tuned.dtype} on {machines}; simulated.",
+        f"{first}; simulated.",
         f"Against the quickest of all algorithms at the tuned sizes, this file loses {regret.mean:.2%} on the average, "
         f"at most {regret.p95:.2%} at 95 in 100.",
     ]
@@ -125,7 +121,7 @@ def _tables(tuned: Tuned) -> tuple[dict[str, Rules], dict[str, str]]:
     missing: dict[str, str] = {}
     for format in LIBRARIES:
         rules = tuned.of(format.library)
-        if not rules:
+        if not rules and not (format.library is NCCL and tuned.lets_nccl_be):
             missing[format.file] = f"{format.library.name} can run none of these algorithms for {tuned.collective}"
             continue
         found[format.file] = rules
@@ -137,8 +133,8 @@ def _measured(tuned: Tuned) -> Iterator[Measured]:
     times: dict[tuple[int, int, int, str, str, int], list[int]] = {}
     for point in tuned.table.points():
         for named, ps in tuned.timed(NCCL, point).items():
-            assert named.protocol is not None and named.channels is not None, "NCCL's lines name both"
-            row = (point.ranks, tuned.nodes(point), point.nbytes, named.name, named.protocol, named.channels)
+            assert named.protocol is not None, "NCCL's lines name one"
+            row = (point.ranks, tuned.nodes(point), point.nbytes, named.name, named.protocol, named.channels or 0)
             times.setdefault(row, []).append(ps)
     for (ranks, nodes, nbytes, theirs, protocol, channels), found in times.items():
         mean_us = sum(found) / len(found) / 1e6

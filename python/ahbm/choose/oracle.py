@@ -149,6 +149,14 @@ class OracleTable(Rows):
         machines = {name: machine for name, machine in self.machines.items() if any(name == at for at, _ in keep)}
         return OracleTable(rows, self.catalogue, machines, self.collective, self.dtype)
 
+    def joined(self, other: OracleTable) -> OracleTable:
+        """The rows of both, of the same machines and calls, and the catalogues of both; of one name, the other's."""
+        taken = {entry.name for entry in other.catalogue}
+        kept = [entry for entry in self.catalogue if entry.name not in taken]
+        catalogue = Catalogue(kept, self.catalogue.ccl, self.catalogue.overrides) + other.catalogue
+        rows = [*(row for row in self.values if row[4] not in taken), *other.values]
+        return OracleTable(rows, catalogue, self.machines, self.collective, self.dtype)
+
     def regret(self, choose: Callable[[Point], str | None]) -> Regret:
         """What the choices of `choose` lose at every point for which it has one: time / the quickest time - 1.
 

@@ -6,18 +6,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
+from typing import Any
 
 from ahbm._core import Machine
 from ahbm.base.arguments import checked
 from ahbm.base.knobs import Knobs
 from ahbm.base.rules import Query, Rule, Rules, Span, merged, spans
 from ahbm.choose.catalogue import Catalogue
+from ahbm.choose.fitted import Fitted, Verdict, fitted_in
+from ahbm.choose.measured import Measurements
 from ahbm.choose.names import AHBM, NCCL, Library
 from ahbm.choose.oracle import Oracle, OracleTable
 from ahbm.choose.regret import Point, Regret
 from ahbm.choose.sizes import whole_sizes
 from ahbm.choose.turning import Turning, stated
-from ahbm.config.protocols import reach
 from ahbm.core.choice import CONFIGURED, Choice
 from ahbm.errors import ConfigError
 from ahbm.source.located import refuse_kernel
@@ -26,13 +28,15 @@ from ahbm.sweeps.sweep import Progress
 CHANNELS = 16
 """Written where a file must name them and nothing has chosen them."""
 _LEAST_SIZES = 2
+_FAR = 2
 
 
 @dataclass(frozen=True)
 class Given:
     """Knobs for files that must name them; what an algorithm's own entry says holds before."""
 
-    channels: int = CHANNELS
+    channels: int | None = None
+    """None: `CHANNELS`; on machines that were fitted to measurements, NCCL's own number."""
     protocol: str | None = None
     """A protocol of NCCL: ll, ll128 or simple. None: that of the machine's library which is quickest."""
     nodes: int | None = None
@@ -56,6 +60,8 @@ class Tuned:
     """Sizes that the budget left out."""
     resized: tuple[str, ...] = ()
     """What is to be said of sizes that were asked for and cannot be divided."""
+    measured: Measurements = field(default_factory=Measurements)
+    """Of libraries, by which the lines of their files are judged."""
 
     @property
     def runs(self) -> int:
@@ -99,10 +105,70 @@ class Tuned:
         """The times of the table under knobs."""
         return Turning(self.table)
 
+    @cached_property
+    def fitted(self) -> dict[str, Fitted]:
+        """NCCL on the machines that were fitted to measurements, by their names in the table."""
+        return fitted_in(self.table, self.measured)
+
+    @property
+    def lets_nccl_be(self) -> bool:
+        """Whether all machines were fitted to measurements of NCCL, and no line helps on any."""
+        return (
+            self.collective in NCCL.collectives and set(self.fitted) == set(self.table.machines) and not self.of(NCCL)
+        )
+
     def of(self, library: Library) -> Rules:
         """The rules by a library's names: of the algorithms that it has, the quickest of each range, with the knobs
-        that its file must name and under which they were timed. Empty where it has none."""
-        return rules_of(self.table, partial(self.timed, library), self.nodes if library is NCCL else None)
+        that its file must name and under which they were timed. Empty where it has none.
+
+        NCCL's on machines that were fitted to measurements are lines that help beyond the band, and between them what
+        NCCL takes by itself; none where nothing helps.
+        """
+        timed = partial(self.timed, library)
+        if library is not NCCL:
+            return rules_of(self.table, timed)
+        known = {(point.ranks, self.nodes(point)) for point in self.table.points() if point.machine in self.fitted}
+        others = self.table.only(lambda point: (point.ranks, self.nodes(point)) not in known)
+        lines = [line for ranks, nodes in sorted(known) for line in self._lines(ranks, nodes)]
+        return Rules((*rules_of(others, timed, self.nodes), *lines))
+
+    def _lines(self, ranks: int, nodes: int) -> list[Rule]:
+        """Lines that help on every fitted machine of so many ranks and nodes, and those between them."""
+        points: dict[int, list[Point]] = {}
+        for point in self.table.points():
+            if point.machine in self.fitted and (point.ranks, self.nodes(point)) == (ranks, nodes):
+                points.setdefault(point.nbytes, []).append(point)
+        sizes = sorted(points)
+        best = {size: self._helpful(points[size]) for size in sizes}
+        if not any(best.values()):
+            return []
+        found: list[Rule] = []
+        for size, span in zip(sizes, spans(sizes, ranks), strict=True):
+            if (line := best[size]) is None:
+                found += next(iter(self.fitted.values())).kept(self.collective, span, ranks, nodes)
+            else:
+                found.append(
+                    Rule(self.collective, line.name, span, Span(ranks, ranks), Span(nodes, nodes), **line.knobs)
+                )
+        return list(merged(found))
+
+    def _helpful(self, points: Sequence[Point]) -> Choice | None:
+        """The line that helps on the machines of all points, most where it helps least; None for none."""
+        gains: dict[Choice, list[float]] = {}
+        for point in points:
+            for name, knobs, verdict in self._judged(point):
+                if verdict.helps:
+                    gains.setdefault(_named(name, knobs), []).append(verdict.gain)
+        everywhere = {line: min(found) for line, found in gains.items() if len(found) == len(points)}
+        return max(everywhere, key=lambda line: everywhere[line], default=None)
+
+    def _judged(self, point: Point) -> Iterator[tuple[str, Knobs, Verdict]]:
+        """What NCCL could be made to run on a fitted machine, of the algorithms that are candidates."""
+        names = [entry.name for entry in self.table.catalogue.of_collective(self.collective)]
+        given = Knobs(protocol=self.given.protocol, channels=self.given.channels)
+        for name, knobs, verdict in self.fitted[point.machine].candidates(point, self.nodes(point), given):
+            if NCCL.ours(self.collective, name, names) is not None:
+                yield name, knobs, verdict
 
     def nodes(self, point: Point) -> int:
         """Computers among which the ranks of a point are."""
@@ -112,6 +178,8 @@ class Tuned:
         """Ps of each algorithm that a library can run at a point, by the library's name and the knobs that its file
         names: what a line of the file says is what was timed."""
         nodes, times = self.nodes(point), self.table.times(point.machine, point.nbytes)
+        if library is NCCL and point.machine in self.fitted:
+            return {_named(name, knobs): round(verdict.us * 1e6) for name, knobs, verdict in self._judged(point)}
         found: dict[Choice, int] = {}
         for theirs, ours in candidates(library, self.collective, times).items():
             if library is not NCCL:
@@ -129,7 +197,7 @@ class Tuned:
         own = stated(self.table.catalogue.entry(ours))
         said = own.protocol or self.given.protocol
         for one in self.turning.protocols(point, ours) if said is None else [said]:
-            yield replace(own, protocol=one, channels=own.channels or self.given.channels)
+            yield replace(own, protocol=one, channels=own.channels or self.given.channels or CHANNELS)
 
 
 def _named(algorithm: str, knobs: Knobs = Knobs()) -> Choice:  # noqa: B008
@@ -185,35 +253,10 @@ def rules_of(table: OracleTable, timed: Timed, nodes: Callable[[Point], int] | N
 def _ranges(table: OracleTable, ranks: int, points: Mapping[int, Sequence[Point]], timed: Timed) -> Iterator[Rule]:
     winners = {size: _winner(table, points[size], timed) for size in sorted(points)}
     sizes = [size for size, winner in winners.items() if winner is not None]
-    least = 0
     for size, span in zip(sizes, spans(sizes, ranks), strict=True):
-        most, winner = span.most, winners[size]
+        winner = winners[size]
         assert winner is not None
-        # No line says a protocol where the machine's numbers of it say nothing.
-        low, high = _reach(table, points[size], winner.protocol, ranks, size)
-        least = max(least, low)
-        most = high if most is None else most if high is None else min(most, high)
-        yield Rule(
-            table.collective,
-            winner.name,
-            Span(least, most),
-            Span(ranks, ranks),
-            **winner.knobs,
-        )
-        least = 0 if most is None else most + 1
-
-
-def _reach(
-    table: OracleTable, points: Sequence[Point], protocol: str | None, ranks: int, size: int
-) -> tuple[int, int | None]:
-    """The sizes round `size` for which a protocol may be named on all machines of some points, from one multiple of
-    `ranks` to before another, as borders are."""
-    if protocol is None:
-        return 0, None
-    spans = [reach(table.machines[point.machine], protocol, ranks) for point in points]
-    least, ends = max(least for least, _ in spans), [most for _, most in spans if most is not None]
-    most = max((min(ends) + 1) // ranks * ranks - 1, size) if ends else None
-    return min(-(-least // ranks) * ranks, size), most
+        yield Rule(table.collective, winner.name, span, Span(ranks, ranks), **winner.knobs)
 
 
 def _winner(table: OracleTable, points: Sequence[Point], timed: Timed) -> Choice | None:
@@ -236,29 +279,46 @@ def tune(
     collective: str = "all_reduce",
     dtype: str = "f16",
     given: Given | None = None,
+    measured: Measurements | None = None,
     budget: int | None = None,
     jobs: int | None = None,
     tell: Callable[[Progress], object] | None = None,
 ) -> Tuned:
     """Times a catalogue on machines at `sizes` (bytes of one rank's array) and between them, and makes rules.
 
-    budget: the most simulations; sizes are left out evenly until they are no more. jobs: processes.
+    measured: of libraries, by which the lines of their files are judged. budget: the most simulations; sizes are left
+    out evenly until they are no more. jobs: processes.
     tell: as of `ahbm.sweep`.
 
     Raises ConfigError (AHBM-C146) for a budget that two sizes exceed, as `ahbm.runs.candidates.none_left` where no
     algorithm runs and is right, and as `Oracle`.
     """
+    if measured is not None:
+        measured.check(machines, collective, None if given is None else given.nodes)
     wanted, unit, resized = whole_sizes(sizes, catalogue, machines, dtype)
     each = len(machines) * len(catalogue.of_collective(collective))
     kept, between = _within(wanted, each, unit, budget, collective)
-    oracle = partial(Oracle, catalogue, list(machines), collective=collective, dtype=dtype, jobs=jobs, tell=tell)
-    table = oracle(kept).table()
+    how: dict[str, Any] = {"collective": collective, "dtype": dtype, "jobs": jobs, "tell": tell}
+    table = Oracle(catalogue, list(machines), kept, **how).table()
     if not table.points():
         raise table.none_left("on these machines")
-    held = oracle(between).table() if between else None
+    held = Oracle(_near(table), list(machines), between, **how).table() if between else None
     dropped = tuple(size for size in wanted if size not in kept)
     rules = rules_of(table, plain(table))
-    return Tuned(collective, dtype, table, held, rules, given or Given(), dropped, tuple(resized))
+    found = Measurements() if measured is None else measured
+    return Tuned(collective, dtype, table, held, rules, given or Given(), dropped, tuple(resized), found)
+
+
+def _near(table: OracleTable) -> Catalogue:
+    """The candidates that could be the quickest between the sizes of a table: at one of them no more than `_FAR` times
+    as slow as the quickest there, or not known to be right."""
+    near = {*table.wrong, *table.undecided}
+    for point in table.points():
+        times = table.times(point.machine, point.nbytes)
+        least = min(times.values())
+        near |= {name for name, ps in times.items() if ps <= _FAR * least}
+    known = table.catalogue
+    return Catalogue([entry for entry in known if entry.name in near], known.ccl, known.overrides)
 
 
 def _within(

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ahbm.base import codes
 from ahbm.base.knobs import MOST, Knobs
+from ahbm.check.case import Case
 from ahbm.choose.catalogue import Entry
 from ahbm.choose.names import PROTOCOLS
 from ahbm.choose.oracle import OracleTable
 from ahbm.choose.outcomes import request_of
 from ahbm.choose.regret import Point
 from ahbm.config.ccl import CclConfig
-from ahbm.config.protocols import permits, usable, used_with
+from ahbm.config.protocols import usable, used_with
 from ahbm.core.emulator import Emulator
 from ahbm.errors import AhbmError
+from ahbm.runs.measure import verify
 
 PROTOCOL = "simple"
 """Written where a file must name a protocol and the machine has none of NCCL's."""
@@ -37,7 +40,10 @@ class Turned(NamedTuple):
     notes: tuple[str, ...] = ()
     """What the knobs did."""
     refused: bool = False
-    """Whether the machine's library does not have the protocol for such a call."""
+    """Whether it is not to be named: the machine's library does not have the protocol for such a call, or the result
+    is not known to be right under the knobs."""
+    wrong: bool = False
+    """Whether the result is wrong under the knobs."""
 
 
 class Turning:
@@ -61,8 +67,7 @@ class Turning:
         return self._table.times(point.machine, point.nbytes)[algorithm] if answer.ps is None else answer.ps
 
     def protocols(self, point: Point, algorithm: str) -> list[str]:
-        """The protocols of NCCL that the machine's library uses for an algorithm at a point, and has been fitted for;
-        `PROTOCOL` for none."""
+        """The protocols of NCCL that the machine's library uses for an algorithm at a point; `PROTOCOL` for none."""
         emulator = self._emulator(point)
         machine = emulator.machine
         try:
@@ -70,8 +75,7 @@ class Turning:
             found = [one for one, _ in used_with(machine, fit, [algorithm], emulator.ccl.algorithms)]
         except AhbmError:  # the algorithm's own row says why
             found = []
-        fit = [one for one in found if permits(machine, one.name, point.nbytes, point.ranks)]
-        return [one.name.lower() for one in fit if one.name.lower() in PROTOCOLS] or [PROTOCOL]
+        return [one.name.lower() for one in found if one.name.lower() in PROTOCOLS] or [PROTOCOL]
 
     def _run(self, point: Point, algorithm: str, knobs: Knobs) -> Turned:
         own = self._table.catalogue.entry(algorithm).given or algorithm
@@ -80,9 +84,15 @@ class Turning:
         emulator = self._emulator(point)
         request = request_of(point.collective, point.nbytes, point.ranks, point.dtype)
         try:
-            ran = emulator.compile(request, emulator.with_knobs(request, own, knobs))
+            case = Case(emulator, request, emulator.with_knobs(request, own, knobs))
+            # Knobs make another program of it: that is the one to be right.
+            ran = verify(case, data=None, seed=0, mode="integers", check="result", quick=True)[0]
             return Turned(ran.latency_ps, tuple(note for note in ran.notes if note.startswith("knobs:")))
         except AhbmError as error:
+            wrong = codes.says_wrong(error.code)
+            if wrong or error.code == codes.RESULT_UNDECIDED:
+                message = "gives a wrong result" if wrong else "is not known to be right"
+                return Turned(None, (f"{algorithm} {message} with {knobs.text}: {error.message}",), True, wrong)
             what = f"{algorithm} does not run with {knobs.text}, and is timed without: {error.message}"
             return Turned(None, (what,), error.code in ("AHBM-C192", "AHBM-C210"))
 

@@ -14,7 +14,7 @@ from ahbm.base.words import slug
 from ahbm.choose.card import PLANS
 from ahbm.choose.names import NCCL
 from ahbm.choose.outcomes import request_of
-from ahbm.choose.tune import Tuned
+from ahbm.choose.tune import Tuned, candidates
 from ahbm.choose.turning import stated
 from ahbm.config.ccl import CclConfig
 from ahbm.config.reading import PLAIN
@@ -80,7 +80,16 @@ def _winner(tuned: Tuned, name: str, emulator: Emulator, size: int, missing: dic
     """The algorithm whose plan is the quickest at a size, run as its file says; None where NCCL has a quicker one."""
     times = tuned.table.times(name, size)
     point = next(point for point in tuned.table.points() if (point.machine, point.nbytes) == (name, size))
-    best = min(tuned.timed(NCCL, point).values(), default=None)
+    best: int | None
+    if (fitted := tuned.fitted.get(name)) is not None:
+        # NCCL's own time has been measured, and the plan's is the emulator's: it has to be quicker beyond the band.
+        own, spread = fitted.own_us(point, tuned.nodes(point)), fitted.spread(point, tuned.nodes(point))
+        if own is None or spread is None:
+            return None
+        known = candidates(NCCL, tuned.collective, times).values()
+        best = min([round(own * 1e6 / (1 + spread)), *(times[ours] for ours in known)])
+    else:
+        best = min(tuned.timed(NCCL, point).values(), default=None)
     winner = None
     request = request_of(tuned.collective, size, emulator.machine.sips, tuned.dtype)
     ours = [own for own in times if NCCL.theirs(tuned.collective, own) is None]

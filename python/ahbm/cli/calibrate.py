@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     examples=(
         "ahbm calibrate all_reduce.csv -o machine.yaml",
         "ahbm calibrate all_reduce.csv -t dgx_h100 --json",
+        "ahbm calibrate mine.csv --prior dgx_h100 -o mine.yaml",
         "ahbm calibrate trace.json.gz -o machine.yaml",
     ),
 )
@@ -70,6 +71,14 @@ def calibrate(
         float | None,
         typer.Option("--nic-gbs", min=0.001, help="GB/s of one accelerator's share of its node's network interfaces."),
     ] = None,
+    prior: Annotated[
+        str | None,
+        typer.Option(
+            "--prior",
+            autocompletion=completion.topologies,
+            help="A machine of the kind, fitted to others' clusters: it holds where the table, of few rows, is silent.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Fit a machine to measurements; report its error at sizes or operations that were held back.
@@ -81,7 +90,7 @@ def calibrate(
     A trace of any script on one accelerator (record_shapes=True) says what kernels take: the section `compute` of the
     machine is fitted to it, and every second operation is held back.
     """
-    from ahbm.calibrate import calibration, computing, keys
+    from ahbm.calibrate import calibration, computing, keys, own
     from ahbm.calibrate import tables as files
     from ahbm.calibrate.readers import operations
 
@@ -91,7 +100,7 @@ def calibrate(
             raise ConfigError(
                 "AHBM-C146", "tables of collectives and operations of one accelerator are fitted one after the other"
             )
-        refuse_given(context, "of tables of collectives", ["free", "collective", "ranks", "nodes", "nic_gbs"])
+        refuse_given(context, "of tables of collectives", ["free", "collective", "ranks", "nodes", "nic_gbs", "prior"])
         measured = [each for path in tables for each in operations.read(path, device)]
         _done(computing.calibrate(measured, template, accelerator, progress.at), output, as_json)
         return
@@ -100,6 +109,10 @@ def calibrate(
     read = [files.read(path, collective, ranks, nodes) for path in tables]
     if template and nic_gbs is not None:
         raise ConfigError("AHBM-C146", "--nic-gbs is for the tables' own template, not for -t", hint="-t has nic_gbs")
+    if prior is not None:
+        refuse_given(context, "of fits without --prior", ["template", "free", "accelerator", "nic_gbs"])
+        _done(own.calibrated(read, prior, progress.at), output, as_json)
+        return
     found = (
         keys.calibrate(read, template, free, accelerator)
         if free

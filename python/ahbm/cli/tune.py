@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ahbm.choose.card import Card
     from ahbm.choose.catalogue import Catalogue
     from ahbm.choose.evaluation import Evaluation
+    from ahbm.choose.measured import Measurements
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +77,7 @@ class _Tuned(Sizes, Machine):
     def named(self, collective: str, machines: Sequence[AnyMachine], overrides: dict[str, object]) -> list[str] | None:
         """The candidates' names; with --synth alone, those that are configured before them; None for all."""
         from ahbm.choose.catalogue import configured
-        from ahbm.table.ladder import SYNTH
+        from ahbm.source.synth import SYNTH
 
         synthesized = [f"{SYNTH}{method}" for method in self.synth or ()]
         if self.algorithms or not synthesized:
@@ -90,11 +91,22 @@ class _Written:
 
     budget: Annotated[int | None, typer.Option("--budget", min=1, metavar="RUNS", help="The most simulations.")] = None
     channels: Annotated[
-        int | None, typer.Option("--channels", min=1, max=1024, help="Channels to write for NCCL; 16 by default.")
+        int | None,
+        typer.Option("--channels", min=1, max=1024, help="Channels for NCCL; else 16, or as measured."),
     ] = None
     protocol: Annotated[
         str | None,
         typer.Option("--protocol", help="Protocol to write for NCCL: ll, ll128, simple; else the quickest."),
+    ] = None
+    measured: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--measured",
+            metavar="[ALGORITHM/PROTOCOL=]FILE",
+            help="Measured times of NCCL by itself, or of what it was made to run, by which its lines are judged; "
+            "repeatable.",
+            show_default=False,
+        ),
     ] = None
     nodes: Annotated[
         int | None,
@@ -106,6 +118,12 @@ class _Written:
             show_default=False,
         ),
     ] = None
+
+    def measurements(self) -> Measurements:
+        """What was measured. Raises as `ahbm.choose.measured.read`."""
+        from ahbm.choose.measured import read
+
+        return read(self.measured or ())
 
 
 @app.command(
@@ -153,7 +171,7 @@ def tune(
             raise ConfigError("AHBM-C146", f"--evaluate takes no {name}", hint="they are of files that are written")
         for name in given_of(context, ("output",)):
             raise ConfigError("AHBM-C146", f"--evaluate writes nothing: it takes no {name}")
-        found = _evaluated(evaluate, collective, tuned, format, written.nodes, jobs, as_json)
+        found = _evaluated(evaluate, collective, tuned, format, written, jobs, as_json)
         progress.clear()
         _print_evaluation(found, as_json)
         fail_where(bool(found.wrong))
@@ -174,7 +192,7 @@ def _evaluated(
     collective: str | None,
     tuned: _Tuned,
     format: str | None,
-    nodes: int | None,
+    written: _Written,
     jobs: int | None,
     as_json: bool,
 ) -> Evaluation:
@@ -195,7 +213,8 @@ def _evaluated(
         ccl=tuned.ccl,
         overrides=overrides,
         dtype=parse_dtype(tuned.dtype),
-        nodes=nodes,
+        nodes=written.nodes,
+        measured=written.measurements(),
         jobs=jobs,
         tell=_tells(as_json),
     )
@@ -219,7 +238,7 @@ def _write(collective: str, tuned: _Tuned, written: _Written, output: Path, jobs
     from ahbm.base.elements import parse_dtype
     from ahbm.choose.files import save
     from ahbm.choose.names import PROTOCOLS
-    from ahbm.choose.tune import CHANNELS, Given, check_collective, tune
+    from ahbm.choose.tune import Given, check_collective, tune
 
     check_collective(collective)
     protocol, nodes = written.protocol, written.nodes
@@ -236,7 +255,8 @@ def _write(collective: str, tuned: _Tuned, written: _Written, output: Path, jobs
         tuned.listed(collective),
         collective=collective,
         dtype=parse_dtype(tuned.dtype),
-        given=Given(written.channels or CHANNELS, protocol, nodes),
+        given=Given(written.channels, protocol, nodes),
+        measured=written.measurements(),
         budget=written.budget,
         jobs=jobs,
         tell=_tells(as_json),

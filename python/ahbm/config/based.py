@@ -75,6 +75,10 @@ def _flow(value: Any) -> str:
             return f"[{', '.join(map(_flow, value))}]"
         case float() if isinf(value):
             return ".inf" if value > 0 else "-.inf"
+        case float():
+            # YAML 1.1 takes 1e-09 for a text.
+            mantissa, _, power = f"{value!r}".partition("e")
+            return f"{mantissa}{'' if '.' in mantissa else '.0'}e{power}" if power else mantissa
         case str() if _PLAIN.fullmatch(value) and scalar(value) == value:
             return value
     return json.dumps(value)

@@ -246,7 +246,7 @@ class CclConfig:
 
     def settings(self, algorithm: str) -> Settings:
         """Settings of `algorithm`: the name of an entry, else, with defaults, the file of a plan, a script that lowers
-        one, or a module (path, dotted or bare name)."""
+        one, `synth:METHOD`, or a module (path, dotted or bare name)."""
         if algorithm not in self._resolved:
             self._resolved[algorithm] = self._resolve(algorithm)
         return self._resolved[algorithm]
@@ -441,9 +441,10 @@ def _is_for_all(rule: Mapping[str, Any]) -> bool:
     return "selector" not in rule and not is_placed(rule)
 
 
-def unnamed_entry(algorithm: str) -> dict[str, str]:
+def unnamed_entry(algorithm: str) -> dict[str, object]:
     """The entry of an algorithm that ccl.yaml does not name."""
-    return {next((key for key in KINDS if kind(key).claims(algorithm)), "module"): algorithm}
+    key = next((key for key in KINDS if kind(key).claims(algorithm)), "module")
+    return {key: kind(key).named(algorithm)}
 
 
 def entry_overrides(name: str, entry: Mapping[str, object]) -> dict[str, object]:

@@ -50,6 +50,8 @@ class Kind(NamedTuple):
     """The file that a value of the key means in a ccl.yaml in a folder; None for what means the same in every one."""
     claims: Callable[[str], bool] = lambda name: False
     """Whether the name of an algorithm that no entry has is one of this kind."""
+    named: Callable[[str], object] = lambda name: name
+    """The value of the key that such a name means. Raises what is wrong with the name."""
 
     def all_keys(self, key: str) -> dict[str, Check]:
         """The `key` of this kind and those beside it."""

@@ -72,15 +72,9 @@ def forced(machine: Machine, name: str, nbytes: int, ranks: int | None = None) -
 def permits(machine: Machine, name: str, nbytes: int, ranks: int | None = None) -> bool:
     """Whether a protocol by its name may be named for a size: on a machine that was fitted to measurements, up to
     `BEYOND` times from the rows that it was fitted to, and beyond all rows with the last of them."""
-    least, most = reach(machine, name, ranks)
-    return least <= nbytes and (most is None or nbytes <= most)
-
-
-def reach(machine: Machine, name: str, ranks: int | None = None) -> Range:
-    """The sizes that a protocol by its name may be named for; all on a machine without such a protocol."""
     own = next((protocol.name for protocol in machine.protocols if protocol.name.lower() == name.lower()), None)
     least, most = (0, None) if own is None else _fitted(machine, own, ranks)
-    return -(-least // BEYOND), None if most is None else most * BEYOND
+    return -(-least // BEYOND) <= nbytes and (most is None or nbytes <= most * BEYOND)
 
 
 def _fitted(machine: Machine, name: str, ranks: int | None) -> Range:
@@ -298,9 +292,9 @@ def used_with(
 ) -> list[tuple[Protocol, Sequence[str]]]:
     """Those of the `usable` protocols that the machine's library uses with any of the `algorithms`, each with those.
 
-    An algorithm that no protocol of the machine names goes with every protocol; so do all where nothing else is left,
-    as for one that a user names at a size where the library takes another. Raises ConfigError (AHBM-C194) for a
-    protocol of an algorithm that ccl.yaml, which names the `known`, does not name.
+    An algorithm that protocols name goes with these alone, and others with the protocols that name none; all go with
+    every protocol where nothing else is left, as for one that a user names at a size where the library takes another.
+    Raises ConfigError (AHBM-C194) for a protocol of an algorithm that ccl.yaml, which names the `known`, does not name.
     """
     bound = {name: protocol.name for protocol in machine.protocols for name in protocol.algorithms}
     if unknown := [name for name in bound if name not in known]:
@@ -312,7 +306,7 @@ def used_with(
     found: list[tuple[Protocol, Sequence[str]]] = []
     for protocol in usable:
         own = [
-            name for name in algorithms if not protocol.algorithms or name in protocol.algorithms or name not in bound
+            name for name in algorithms if (name in protocol.algorithms if name in bound else not protocol.algorithms)
         ]
         if own:
             found.append((protocol, own))

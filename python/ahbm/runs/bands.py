@@ -19,6 +19,8 @@ _NEAR, _CHANGED, _CHOSEN, _OTHER, _OUTSIDE = (
 )
 """Beginnings of notes, by kind."""
 _BY, _NOT_KNOWN = ": the error of ", " is not known"
+_HELD = ", of held-back measurements"
+_OTHERS = re.compile(r"clusters of its kind take ([+-]\d+) to ([+-]\d+) %")
 _PERCENT = re.compile(r"([\d.]+) % on average, ([\d.]+) % at worst")
 
 
@@ -30,6 +32,9 @@ class Band:
     """Mean error."""
     worst_percent: float
     """Largest error."""
+    others: tuple[float, float] | None = None
+    """What eight of ten other clusters of its kind take more than the machine, least and most, in percent; None where
+    that is not known."""
 
 
 def band(machine: Machine, collective: str, algorithm: str, ranks: int, nbytes: int, knobs: str = "") -> Band | None:
@@ -41,8 +46,8 @@ def band(machine: Machine, collective: str, algorithm: str, ranks: int, nbytes: 
     if not rows or not rows[0][2] <= nbytes <= max(row[3] for row in rows):
         return None
     # Between the last size of a decade and the first of the next, the nearer one's error holds.
-    *_, mean, worst = min(rows, key=lambda row: max(row[2] / nbytes, nbytes / max(row[3], 1), 1.0))
-    return Band(mean, worst)
+    *_, mean, worst, others = min(rows, key=lambda row: max(row[2] / nbytes, nbytes / max(row[3], 1), 1.0))
+    return Band(mean, worst, others)
 
 
 def note_of(machine: Machine, collective: str, algorithm: str, ranks: int, nbytes: int, knobs: str = "") -> str | None:
@@ -62,7 +67,7 @@ def note_of(machine: Machine, collective: str, algorithm: str, ranks: int, nbyte
         known = _ranges(machine.bands)
         return f"{_OUTSIDE}, which is {known}: the error is not known"
     percent = f"{found.percent:.1f} % on average, {found.worst_percent:.1f} % at worst"
-    return f"{_NEAR} this size, {percent}, of held-back measurements"
+    return f"{_NEAR} this size, {percent}{_HELD}" + ("" if found.others is None else _of_others(*found.others))
 
 
 class Noted(NamedTuple):
@@ -114,7 +119,10 @@ def _lines(notes: Mapping[str, set[int]], count: int, cases: str) -> Iterable[st
         means, worst = (sorted((match[group] for match in near.values()), key=float) for group in (1, 2))
         mean = means[0] if means[0] == means[-1] else f"{means[0]} to {means[-1]}"
         percent = f"{mean} % on average, {worst[-1]} % at worst"
-        yield f"{_NEAR} {some} of {count} {cases}, {percent}, of held-back measurements"
+        apart = [match for note in near if (match := _OTHERS.search(note))]
+        low, high = ([int(match[group]) for match in apart] for group in (1, 2))
+        clusters = _of_others(min(low), max(high)) if apart else ""
+        yield f"{_NEAR} {some} of {count} {cases}, {percent}{_HELD}{clusters}"
     others: dict[str, dict[str, set[int]]] = {}
     for note, at in notes.items():
         if note.startswith(_OTHER):
@@ -128,6 +136,10 @@ def _lines(notes: Mapping[str, set[int]], count: int, cases: str) -> Iterable[st
         yield f"{start}{_BY}{', '.join(names)}{_NOT_KNOWN}{where}"
 
 
+def _of_others(low: float, high: float) -> str:
+    return f"; eight of ten clusters of its kind take {low:+.0f} to {high:+.0f} %"
+
+
 def _fitted(machine: Machine, collective: str, algorithm: str) -> bool:
     """Whether the measurements say something of the algorithm: the library's own were fitted to them."""
     return algorithm in dict(machine.library).get(collective, [algorithm])
@@ -138,7 +150,7 @@ def _changes(machine: Machine) -> list[tuple[str, str]]:
     return [(key, value) for key, value in machine.overrides if key != COUNT]
 
 
-def _ranges(rows: Iterable[tuple[str, int, int, int, float, float]]) -> str:
+def _ranges(rows: Iterable[tuple[str, int, int, int, float, float, tuple[float, float] | None]]) -> str:
     ranges: dict[tuple[str, int], tuple[int, int]] = {}
     for collective, ranks, least, most, *_ in rows:
         before = ranges.get((collective, ranks), (least, most))

@@ -72,7 +72,7 @@ DEFAULT_BYTES = 1 << 20
 
 def is_file(algorithm: str) -> bool:
     """Whether the name of an algorithm is the file of a plan, or a script that lowers one."""
-    return "module" not in unnamed_entry(algorithm)
+    return not {"module", "synth"} & unnamed_entry(algorithm).keys()
 
 
 def source_of(file: str) -> str | Script:

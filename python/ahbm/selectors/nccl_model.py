@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from math import inf
 from pathlib import Path
 from typing import Any
 
 from ahbm._core import Machine
 from ahbm.base import packaged
-from ahbm.config.protocols import permits
+from ahbm.config.protocols import LINK_GBS, NIC_GBS, permits
 from ahbm.core.choice import SELECTOR, Choice
 from ahbm.errors import ConfigError
 from ahbm.selectors.files import digest, read
@@ -61,6 +61,36 @@ class NcclModel(BaseSelector):
         self._bus_gbs = self._constants["bus_gbs"]
         self._machine: Machine | None = None
         self._checked()
+
+    @classmethod
+    def of(cls, machine: Machine) -> NcclModel | None:
+        """The model of NCCL on a machine of an accelerator that NCCL knows; None for another.
+
+        The bandwidth is what NCCL reckons with: that of NVLink by its own constants, no more than the machine's link
+        has, and between nodes no more than their network interfaces. CollNet is there where the machine says that the
+        network reduces, NVLS where a switch joins the accelerators.
+        """
+        known = read(packaged.NCCL_MODEL)
+        name = (machine.sheet[0] or "").upper()
+        generation = next((which for part, which in known["accelerators"].items() if part in name), None)
+        if generation is None:
+            return None
+        facts = dict(machine.parameters)
+        bus = min(float(known["generations"][generation]["nvlink_gbs"]), _gbs(facts[LINK_GBS]))
+        if NIC_GBS in facts and machine.node_size < machine.sips:
+            bus = min(bus, machine.node_size * _gbs(facts[NIC_GBS]))
+        missing: tuple[str, ...] = () if machine.topology in ("switch", "nodes") else ("nvls",)
+        if facts.get("system.sips.nodes.spine_reduces") != "true":
+            missing += ("collnet",)
+        base = {name: us for name, us in known["base_us"].items() if not name.startswith(missing)}
+        return cls({"generation": generation, "bus_gbs": bus, "base_us": base})
+
+    def own(self, collective: str, nbytes: int, ranks: int, nodes: int) -> tuple[str, str] | None:
+        """The algorithm and the protocol that NCCL takes where nobody tells it; None where it has none."""
+        call = Call(collective, nbytes, ranks, nodes)
+        found = {name: self.best(name, call) for name in self._constants["base_us"]}
+        name = min(found, key=lambda each: found[each][0])
+        return (name, found[name][1]) if found[name][0] < inf else None
 
     @cached_property
     def fingerprint(self) -> str:
@@ -246,6 +276,21 @@ class NcclModel(BaseSelector):
                 hint=f"begin with a copy of {packaged.NCCL_MODEL.name}, which the package has in ahbm/data",
             ) from error
         self._bus_gbs = self._constants["bus_gbs"]
+
+
+@cache
+def generations() -> tuple[NcclModel, ...]:
+    """The model on one node of each generation of accelerators."""
+    known = read(packaged.NCCL_MODEL)
+    base = {name: us for name, us in known["base_us"].items() if not name.startswith("collnet")}
+    return tuple(
+        NcclModel({"generation": name, "bus_gbs": facts["nvlink_gbs"], "base_us": base})
+        for name, facts in known["generations"].items()
+    )
+
+
+def _gbs(text: str) -> float:
+    return float(text.removesuffix("GB/s"))
 
 
 def _steps(collective: str, ranks: int) -> int:

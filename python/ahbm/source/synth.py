@@ -25,6 +25,10 @@ SEARCHED, SMALL = ("arborescences",), 16
 """Methods that search for long, and the most ranks among which they are tried."""
 
 
+SYNTH = "synth:"
+"""Before a method: the name of a schedule that no entry of ccl.yaml has."""
+
+
 @dataclass(frozen=True)
 class Synth:
     """The options of finding the schedule: arguments of `ahbm.synthesize`."""
@@ -190,4 +194,6 @@ KIND = Kind(
     listed=lambda settings: ((found := load(settings)).collectives, found.source),
     keys=LOWERING,
     defaults={"n_slots": QUEUES.n_slots, "buffer_kind": QUEUES.buffer_kind, "slice_bytes": WHOLE},
+    claims=lambda name: name.startswith(SYNTH),
+    named=lambda name: {"method": name.removeprefix(SYNTH)},
 )

@@ -24,12 +24,9 @@ from ahbm.core.spec import machine_name
 from ahbm.errors import AhbmError, ConfigError
 from ahbm.runs.candidates import none_left
 from ahbm.runs.report import Report, notes_of, place
-from ahbm.source.synth import Synth, SynthAlgorithm
+from ahbm.source.synth import SYNTH, Synth, SynthAlgorithm
 from ahbm.table.cases import Case, Refused, Sweep
 from ahbm.table.running import live, ran
-
-SYNTH = "synth:"
-"""Before the method of a synthesized schedule that is named as an algorithm."""
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,13 @@ from ahbm.base.elements import NCCL_TYPES
 from ahbm.base.sizes import resize_notes
 from ahbm.config.ccl import are_of
 from ahbm.config.topology import read_for
-from ahbm.errors import Finding, described
+from ahbm.errors import AhbmError, Finding, described
 from ahbm.runs import bands
 from ahbm.runs.report import Report
 from ahbm.source.switches import count_nodes
 from ahbm.table.cases import Refused, Sweep
 from ahbm.table.columns import PRINTED
+from ahbm.table.running import outcome
 
 JSON_VERSION = 3
 """Version of nccl-tests' JSON whose keys we use."""
@@ -35,9 +36,15 @@ def header(sweep: Sweep) -> list[str]:
     return [
         f"# ahbm {ahbm.__version__}  collective {sweep.collective}  (all times are simulated)",
         "# busbw counts one direction and assumes point-to-point algorithms",
-        f"# topology {read_for(sweep.topology)}  {sizes} validation {int(bool(sweep.data))}{_checked(sweep)}",
+        f"# topology {read_for(sweep.topology)}  {sizes} validation {int(_validates(sweep))}{_checked(sweep)}",
         *(f"# set {key}={value}" for key, value in sweep.overrides.items() if key not in own),
     ]
+
+
+def _validates(sweep: Sweep) -> bool:
+    """Whether data move and are compared: on a calibrated machine they do not, unless somebody asks for a check."""
+    emulator = outcome(sweep.emulator)
+    return bool(sweep.data if isinstance(emulator, AhbmError) else sweep.measured_on(emulator).data)
 
 
 def _checked(sweep: Sweep) -> str:
@@ -158,7 +165,7 @@ def to_json(sweeps: Sequence[Sweep], cells: Sequence[Report | Refused], args: Se
             "step_factor": sweep.factor,
             "step_bytes": sweep.step,
             "sizes": list(sweep.listed),
-            "validation": sweep.data,
+            "validation": _validates(sweep),
             "device": sweep.device,
             **machines[0],
             "machines": machines,
@@ -209,9 +216,12 @@ def _band(report: Report) -> dict[str, float]:
     assert report.band is not None, "only reports of calibrated machines have one"
     us, share = report.latency_ns / 1000, report.band.percent / 100
     low, high = us / (1 + share), us * (1 + share)
+    others = report.band.others
     return {
         "percent": report.band.percent,
         "worst_percent": report.band.worst_percent,
         "low_us": low,
         "high_us": high,
+        **({} if others is None else {"others_low_us": us * (1 + others[0] / 100)}),
+        **({} if others is None else {"others_high_us": us * (1 + others[1] / 100)}),
     }

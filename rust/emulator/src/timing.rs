@@ -410,15 +410,14 @@ fn agents(program: &Program, machine: &Machine, record: bool) -> Vec<RefCell<age
     program.agents.iter().enumerate().map(waiting).collect()
 }
 
-/// When an agent starts: after the host's start of a collective that runs alone, and a random delay. The agents a job
-/// adds to its launches run on no PE and are never late.
+/// When an agent starts: after the start of its collective, which every call takes whatever else is in flight, and a random
+/// delay; of a job, after its gate has opened. The agents a job adds to its launches run on no PE and are never late.
 fn start(program: &Program, machine: &Machine, agent: usize) -> Time {
     let costs = machine.costs();
     let late = costs.jitter.skew(program.agents[agent].place);
     match program.duties.get(agent) {
-        None => costs.launch_ps + late,
         Some(Duty::Host(_) | Duty::Starter) => 0,
-        Some(_) => late,
+        None | Some(Duty::Launched(_)) => costs.launch_ps + late,
     }
 }
 

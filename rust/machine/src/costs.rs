@@ -48,6 +48,9 @@ pub struct Band {
     pub mean_percent: f64,
     /// Largest error, in percent.
     pub worst_percent: f64,
+    /// What eight of ten other clusters of the machine's kind take more than it, least and most, in percent; none where
+    /// nothing is known of others.
+    pub others_percent: Option<(f64, f64)>,
 }
 
 /// Names of the algorithms that a communication library runs, by collective.
@@ -66,7 +69,7 @@ pub enum DmaChannels {
 /// Everything an operation can cost besides the links it crosses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Costs {
-    /// The host's start of a collective that runs alone.
+    /// The start of a collective, which every call takes.
     pub launch_ps: Ps,
     /// Charged for every `tl` call.
     pub dispatch_ps: Ps,

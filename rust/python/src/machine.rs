@@ -73,7 +73,7 @@ struct Source {
 }
 
 /// Collective, ranks, first and last size, mean and largest error in percent.
-type BandRow = (String, u32, u64, u64, f64, f64);
+type BandRow = (String, u32, u64, u64, f64, f64, Option<(f64, f64)>);
 
 /// Text, origin and overrides, as `from_yaml` takes them.
 type Arguments = (String, String, Vec<(String, String)>);
@@ -278,13 +278,15 @@ impl Machine {
     }
 
     /// Where a machine that was fitted to measurements is valid, and how far it was off there at sizes that were held back:
-    /// collective, ranks, first and last bytes of one rank's array, mean and largest error in percent. None for a machine
-    /// that was fitted to none.
+    /// collective, ranks, first and last bytes of one rank's array, mean and largest error in percent, and what eight of ten
+    /// other clusters of its kind take more than it, in percent, where that is known. None for a machine that was fitted to
+    /// none.
     #[getter]
     fn bands(&self) -> Option<Vec<BandRow>> {
         let row = |band: &ahbm_machine::Band| {
             let errors = (band.mean_percent, band.worst_percent);
-            (band.collective.clone(), band.ranks, band.from_bytes, band.to_bytes, errors.0, errors.1)
+            let sizes = (band.from_bytes, band.to_bytes);
+            (band.collective.clone(), band.ranks, sizes.0, sizes.1, errors.0, errors.1, band.others_percent)
         };
         self.inner.bands().map(|bands| bands.iter().map(row).collect())
     }

@@ -28,6 +28,7 @@ from ahbm.choose.formats.format import (
 from ahbm.choose.names import ALGORITHMS, NCCL, PROTOCOLS
 from ahbm.choose.rules import bounded, unreached
 from ahbm.errors import Finding, Site
+from ahbm.selectors import nccl_model
 
 LINE = 255
 """Characters that the plugin reads at a time: a longer line is taken apart."""
@@ -79,7 +80,7 @@ class _Reader:
         if channels == -1:
             what = "channels -1 is one channel: the plugin sets one before it looks for a line, and NCCL takes it"
             self.warn(ONE_CHANNEL, line, f"{algorithm}/{protocol}", what, "write the number of channels")
-        if protocol == "ll" and most > LL_BYTES:
+        if protocol == "ll" and most > LL_BYTES and not _takes_ll(collective, algorithm, most, ranks, nodes):
             message = "any size" if most == UNLIMITED else f"{most} bytes"
             what = f"LL is forced up to {message}: NCCL's own bound on LL does not hold for what a tuner chooses"
             hint = f"end the range at {LL_BYTES} bytes or below, and name ll128 or simple above it"
@@ -114,6 +115,15 @@ class _Reader:
 
     def warn(self, code: str, line: int, label: str, message: str, hint: str) -> None:
         self.findings.append(Finding(code, message, (Site(label, f"{self.origin}:{line}"),), hint))
+
+
+def _takes_ll(theirs: str, algorithm: str, nbytes: int, ranks: int, nodes: int) -> bool:
+    """Whether NCCL takes LL with an algorithm by itself for so many bytes, on accelerators of any generation."""
+    collective = collective_of(NCCL, theirs)
+    if collective is None or nbytes >= UNLIMITED or ranks < 2:
+        return False
+    found = (model.own(collective, nbytes, ranks, max(nodes, 1)) for model in nccl_model.generations())
+    return (algorithm, "ll") in found
 
 
 def _span(number: int) -> Span:
@@ -173,7 +183,7 @@ def _gap(rule: Rule, name: str, least: int, most: int, origin: str) -> Finding:
 
 
 def write(rules: Rules, notes: Sequence[str] = ()) -> str:
-    """The lines of rules: a number of channels in each, `UNLIMITED` in the last range."""
+    """The lines of rules: a number of channels in each, 0 where it is left to NCCL; `UNLIMITED` in the last range."""
     lines = [*comments(notes, LINE - 5), f"# {_COLUMNS}"]
     for rule in rules:
         ranks, nodes = exactly(rule.ranks), exactly(rule.nodes)
@@ -181,14 +191,14 @@ def write(rules: Rules, notes: Sequence[str] = ()) -> str:
             raise unwritable("NCCL's tuner file", rule, "such calls")
         if ranks is None or nodes is None:
             raise unwritable("NCCL's tuner file", rule, "ranges of ranks or nodes")
-        if rule.channels is None or rule.protocol not in PROTOCOLS or rule.algorithm not in ALGORITHMS:
-            raise unwritable("NCCL's tuner file", rule, "line without channels, a protocol and an algorithm of NCCL")
+        if rule.protocol not in PROTOCOLS or rule.algorithm not in ALGORITHMS:
+            raise unwritable("NCCL's tuner file", rule, "line without a protocol and an algorithm of NCCL")
         most = UNLIMITED if rule.nbytes.most is None else rule.nbytes.most
         pipe_ops = -1 if rule.pipe_ops is None else rule.pipe_ops
         registered = -1 if rule.registered is None else int(rule.registered)
         name = NCCL.collectives[rule.collective]
         lines.append(
-            f"{name},{rule.nbytes.least},{most},{rule.algorithm},{rule.protocol},{rule.channels},"
+            f"{name},{rule.nbytes.least},{most},{rule.algorithm},{rule.protocol},{rule.channels or 0},"
             f"{nodes},{ranks},{pipe_ops},{registered}"
         )
     return "\n".join(lines) + "\n"
@@ -196,6 +206,8 @@ def write(rules: Rules, notes: Sequence[str] = ()) -> str:
 
 def _claims(text: str) -> bool:
     fields = first_rows(text)
+    if not fields:
+        return f"# {_COLUMNS}" in text.splitlines()
     return len(fields) >= FEWEST and (fields[:2] == _COLUMNS.split(",")[:2] or fields[2].lstrip("-").isdecimal())
 
 

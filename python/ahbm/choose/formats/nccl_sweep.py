@@ -59,10 +59,10 @@ class Measured:
     """The latency without another."""
 
 
-def text(rows: Sequence[Measured]) -> str:
+def text(measured: Sequence[Measured]) -> str:
     """The file of measurements; bandwidths are bytes of one rank's array by time, in 1e9 B/s."""
     lines = [",".join(COLUMNS)]
-    for row in rows:
+    for row in measured:
         name = NCCL.collectives[row.collective]
         bandwidth = row.nbytes / row.latency_us / 1000 if row.latency_us else 0.0
         lines.append(
@@ -72,7 +72,8 @@ def text(rows: Sequence[Measured]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _rows(content: str, origin: str) -> Iterator[Measured]:
+def rows(content: str, origin: str) -> Iterator[Measured]:
+    """The rows of a file. Raises FormatError (AHBM-F190)."""
     header: list[str] | None = None
     for line, row in enumerate(content.split("\n"), 1):
         if not row.strip() or row.startswith("#"):
@@ -111,7 +112,7 @@ def _measured(row: Mapping[str, str], origin: str, line: int) -> Measured:
 def read(content: str, origin: str) -> Read:
     """The winners of the sizes, each from the border with the size below (their geometric mean) to that above."""
     groups: dict[tuple[str, int, int], dict[int, Measured]] = {}
-    for at, row in enumerate(_rows(content, origin)):
+    for at, row in enumerate(rows(content, origin)):
         if at >= 64 * MAX_RULES:
             raise malformed(origin, row.line, f"more than {64 * MAX_RULES} measurements")
         sizes = groups.setdefault((row.collective, row.ranks, row.nodes), {})

@@ -35,6 +35,7 @@ SHAPES = {len(COLUMNS): COLUMNS, len(COLUMNS) + 1: (*COLUMNS, "chunkSize"), len(
 """Number of fields -> their names. Of 8 fields the last is chunkSize."""
 _FILTER = ("collective", "bytesPerRank", "nNodes", "nLocalRanks", "numPipeOps", "regBuff")
 _CONFIG = ("algorithm", "protocol", "channels", "chunkSize")
+_HEAD = f"# {','.join(COLUMNS)}[,chunkSize]"
 _INTERVAL = re.compile(r"([\[(])\s*(-?[0-9]{0,19})\s*,\s*(-?[0-9]{0,19})\s*([\])])")
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 
@@ -196,7 +197,7 @@ def _spelled(span: Span) -> str:
 def write_csv(rules: Rules, notes: Sequence[str] = ()) -> str:
     """The lines of rules."""
     rows = [",".join(map(str, _row(rule).values())) for rule in rules]
-    return "\n".join([*comments(notes), f"# {','.join(COLUMNS)}[,chunkSize]", *rows]) + "\n"
+    return "\n".join([*comments(notes), _HEAD, *rows]) + "\n"
 
 
 def write_json(rules: Rules, notes: Sequence[str] = ()) -> str:
@@ -212,6 +213,8 @@ def _of(row: Mapping[str, str | int], keys: Sequence[str]) -> dict[str, str | in
 
 def _claims(text: str) -> bool:
     fields = split(",".join(first_rows(text)))
+    if not first_rows(text):
+        return _HEAD in text.splitlines()
     return len(fields) in SHAPES and fields[2] in ALGORITHMS
 
 

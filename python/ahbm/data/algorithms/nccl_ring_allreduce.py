@@ -89,6 +89,7 @@ def nccl_ring_allreduce(
     laps = [-(-(b - a) * element // (chunk_bytes * n)) if chunk_bytes else 1 for a, b in pairwise(cut)]
     # A ring of so many messages between nodes takes a step in `pace` / n of the time of a message inside.
     pace = n + (n // node * (CROSSING - 1) if 1 < node < n else 0)
+    ahead = CROSSING * n // pace
 
     def turn_of(channel: int) -> int:
         return channel * cubes if node_size > 1 else 0
@@ -142,7 +143,10 @@ def nccl_ring_allreduce(
                 tl.store(tile + bounds(*chunk)[0] * element, value)
 
         if channels > 1 and pace > n and (local - turn) % node == 0:
-            expect((CROSSING * n // pace) * slices)  # it is further behind
+            for _ in range(ahead):  # it is further behind
+                expect(slices)
+                if channels > most:
+                    yield
         for lap in range(rounds):
             for step in range(2 * n - 1):
                 for part in range(slices):
@@ -165,6 +169,11 @@ def nccl_ring_allreduce(
         place = int((local - turn_of(channel)) % node) if channels > 1 else 0
         units = range(laps[channel] * (2 * n - 1))
         order += [(step * pace - place * (pace - n), channel) for step in units]
+    for _ in range(ahead if channels > most and pace > n else 0):
+        # Rings that enter the node at one rank share its queue: they post in the order in which the others send.
+        for channel in range(channels):
+            if (local - turn_of(channel)) % node == 0:
+                next(rings[channel])
     for _, channel in sorted(order):
         for _ in range(slices):
             next(rings[channel])

@@ -81,6 +81,7 @@ def nccl_ring_reduce_scatter(
     laps = [-(-(b - a) * element // chunk_bytes) if chunk_bytes else 1 for a, b in pairwise(cut)]
     # A ring of so many messages between nodes takes a step in `pace` / n of the time of a message inside.
     pace = n + (n // node_size * (CROSSING - 1) if 1 < node_size < n else 0)
+    ahead = CROSSING * n // pace
 
     def turn_of(channel: int) -> int:
         return channel if node_size > 1 else 0
@@ -121,7 +122,10 @@ def nccl_ring_reduce_scatter(
             return tl.recv(dir=left, shape=(expected,), dtype=dtype) if expected else None
 
         if channels > 1 and pace > n and (sip_rank - turn) % node_size == 0:
-            expect((CROSSING * n // pace) * slices)  # it is further behind
+            for _ in range(ahead):  # it is further behind
+                expect(slices)
+                if channels > most:
+                    yield
         for lap in range(laps[channel]):
             for step in range(n):
                 for part in range(slices):
@@ -145,6 +149,11 @@ def nccl_ring_reduce_scatter(
     for channel in range(channels):
         place = int((sip_rank - turn_of(channel)) % node_size) if channels > 1 else 0
         order += [(step * pace - place * (pace - n), channel) for step in range(laps[channel] * n)]
+    for _ in range(ahead if channels > most and pace > n else 0):
+        # Rings that enter the node at one rank share its queue: they post in the order in which the others send.
+        for channel in range(channels):
+            if (sip_rank - turn_of(channel)) % node_size == 0:
+                next(rings[channel])
     for _, channel in sorted(order):
         for _ in range(slices):
             next(rings[channel])

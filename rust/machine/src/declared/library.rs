@@ -75,6 +75,11 @@ section! {
         mean_percent: Real = Real(0.0),
         /// Largest error, in percent.
         worst_percent: Real = Real(0.0),
+        /// What other clusters of the machine's kind take more than it does, in percent: nine of ten take at least so
+        /// much more, or less where it is below 0.
+        low_percent: Option<Signed> = None,
+        /// And nine of ten take at most so much more.
+        high_percent: Option<Signed> = None,
     }
 }
 
@@ -118,6 +123,7 @@ impl Calibration {
                 to_bytes: keys.to_bytes.0,
                 mean_percent: keys.mean_percent.0,
                 worst_percent: keys.worst_percent.0,
+                others_percent: keys.low_percent.zip(keys.high_percent).map(|(low, high)| (low.0, high.0)),
             })
         };
         self.bands.iter().filter_map(band).collect()
@@ -145,6 +151,9 @@ impl Calibration {
             }
             if band.from_bytes.0 > band.to_bytes.0 {
                 reader.report(node.at, "AHBM-T005", "from_bytes of a band is more than its to_bytes", None);
+            }
+            if band.low_percent.is_some() != band.high_percent.is_some() {
+                reader.report(node.at, "AHBM-T005", "a band has one of low_percent and high_percent alone", None);
             }
         }
         for range in &self.ranges {

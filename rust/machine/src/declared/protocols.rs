@@ -52,7 +52,7 @@ section! {
         min_chunk_bytes: Bytes = Bytes(0),
         /// Most bytes of such a chunk that the library uses it for; all where absent.
         max_chunk_bytes: Option<Bytes> = None,
-        /// The algorithms that the library uses it with; all where absent.
+        /// The algorithms that the library uses it with; where absent, all that no protocol names.
         algorithms: Option<Vec<Word>> = None,
         /// Bytes in which kernels that take `slice_bytes` pass on what arrives; as each kernel says where absent.
         slice_bytes: Option<Bytes> = None,

@@ -352,6 +352,7 @@ fn mistakes_are_told() {
         ("library: {all_sum: [ring]}", "AHBM-T003"),
         ("calibration: {parameters: [a], covariance: [[1, 2]]}", "AHBM-T005"),
         ("calibration: {bands: [{ranks: 8}]}", "AHBM-T005"),
+        ("calibration: {bands: [{collective: all_reduce, low_percent: -5}]}", "AHBM-T005"),
         ("calibration: {bands: [{collective: all_reduce, from_bytes: 2, to_bytes: 1}]}", "AHBM-T005"),
         ("protocols: {ll: {min_bytes: 2, max_bytes: 1}}", "AHBM-T005"),
         ("protocols: {ll: {max_bytes: 1.5}}", "AHBM-T005"),

@@ -1,0 +1,97 @@
+"""What machines that were fitted to all-reduce say of collectives that no table shows."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+
+from ahbm.calibrate import tables, written
+from ahbm.calibrate.calibration import Calibrated, calibrate
+from ahbm.calibrate.library import generation
+from ahbm.calibrate.tables import Row, Table
+
+SIZES = [1 << at for at in range(8, 33, 2)]
+
+
+def _table(us: dict[int, float], accelerator: str = "B200", collective: str = "all_reduce", nodes: int = 1) -> Table:
+    rows = tuple(Row(size, took, number) for number, (size, took) in enumerate(us.items(), 1))
+    return Table("t.csv", "0" * 16, collective, 8 * nodes, nodes, accelerator, rows)
+
+
+def _reduced(size: int, gbs: float) -> float:
+    """An all-reduce of 8 ranks whose small sizes take 25 us."""
+    return max(25.0 + size * 1.75 / 282e3 if size < 1 << 22 else 0.0, 30.0 + size * 1.75 / (1000 * gbs))
+
+
+@functools.cache
+def _fitted(gbs: float, accelerator: str = "B200", nodes: int = 1) -> Calibrated:
+    return calibrate([_table({size: _reduced(size, gbs) for size in SIZES}, accelerator, nodes=nodes)])
+
+
+def _gbs(found: Calibrated, collective: str, ranks: int = 8, size: int = 1 << 34) -> float:
+    """Bandwidth of a large call by what each rank has to send."""
+    us = written.us(written.emulator(found.tree), collective, ranks, size)
+    return size * (ranks - 1) / ranks / (1000 * us)
+
+
+@pytest.mark.parametrize("collective", ["all_gather", "reduce_scatter", "all_to_all"])
+def test_a_switch_that_reduces_helps_no_other_collective(collective: str) -> None:
+    # An all-reduce has 840 GB/s by its switch. Rings reach three quarters of the link of 900, and groups not more.
+    found = _gbs(_fitted(840.0), collective)
+    assert 0.9 * 675 < found < 1.01 * 675
+
+
+def test_rings_without_such_a_switch_keep_the_bandwidth_of_all_reduce() -> None:
+    assert _gbs(_fitted(230.0, "A100"), "all_gather") == pytest.approx(230, rel=0.03)
+
+
+def test_a_small_ring_that_goes_round_once_takes_less_than_an_all_reduce() -> None:
+    emulator = written.emulator(_fitted(840.0).tree)
+    reduced, gathered = (written.us(emulator, name, 8, 1 << 12) for name in ("all_reduce", "all_gather"))
+    assert 0.5 < gathered / reduced < 0.9
+
+
+def test_sends_in_a_group_wait_for_no_step() -> None:
+    # Twice the bytes of a large call take twice the time, and not a ramp more.
+    emulator = written.emulator(_fitted(840.0).tree)
+    first, second = (written.us(emulator, "all_to_all", 8, size) for size in (1 << 24, 1 << 25))
+    small = written.us(emulator, "all_to_all", 8, 1 << 12)
+    assert second - first == pytest.approx(first - small, rel=0.01)
+
+
+def test_a_table_of_the_collective_has_its_say() -> None:
+    measured = _table({size: 40 + size / 300e3 for size in SIZES}, collective="all_gather")
+    found = calibrate([measured])
+    assert {"ring_ll", "ring_simple"}.isdisjoint(found.tree["protocols"])
+    us = written.us(written.emulator(found.tree), "all_gather", 8, 1 << 20)
+    assert us == pytest.approx(40 + (1 << 20) / 300e3, rel=0.05)
+
+
+def test_tables_of_several_collectives_tell_the_groups_of_others() -> None:
+    reduced = _table({size: 30 + size * 1.75 / 230e3 for size in SIZES}, "A100")
+    gathered = _table({size: 20 + size * 0.875 / 230e3 for size in SIZES}, "A100", "all_gather")
+    found = calibrate([reduced, gathered])
+    assert found.tree["protocols"]["p2p"]["algorithms"] == ["grouped_all_to_all"]
+    assert "ring_reduce_scatter" in found.tree["protocols"]["ring_ll"]["algorithms"]
+    assert "ring_all_gather" not in found.tree["protocols"]["ring_ll"]["algorithms"]
+
+
+def test_the_all_reduce_that_was_fitted_stays() -> None:
+    found = _fitted(840.0)
+    alone = {**found.tree, "protocols": {k: v for k, v in found.tree["protocols"].items() if "algorithms" not in v}}
+    both = [written.emulator(tree) for tree in (found.tree, alone)]
+    for size in SIZES:
+        mine, other = (written.us(emulator, "all_reduce", 8, size) for emulator in both)
+        assert mine == other
+
+
+def test_generations_are_those_of_accelerators() -> None:
+    assert [generation(name) for name in ("H100-SXM5-80GB", "A100-SXM4-40GB", "B300", "MI300X", "unheard of")] == [
+        "hopper",
+        "ampere",
+        "blackwell",
+        None,
+        None,
+    ]
+    assert tables.SPELLED["alltoall"] == "all_to_all"
