@@ -81,7 +81,7 @@ def test_every_packaged_algorithm_is_here(emulator: Emulator) -> None:
 
 def test_different_algorithms_have_different_ids(emulator: Emulator) -> None:
     ids = {name: shape(_plan_of(emulator, name, collective, ())).id for name, (collective, _) in PACKAGED.items()}
-    # A ring around a ring_1d is what LRAB is there, NCCL's ring goes the same ways with the same bytes, and so do both exchanges.
+    # On a ring_1d LRAB is a ring; rings in channels go the same ways with the same bytes, and so do both exchanges.
     assert len(set(ids.values())) >= len(ids) - 5
     assert all(kind in KINDS for _, kind in PACKAGED.values())
 
