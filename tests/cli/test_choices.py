@@ -169,6 +169,8 @@ VALUES: dict[str, tuple[str, ...]] = {
     "--vary": ("ranks=2,3",),
     "--gate": ("0.001",),
     "--ladder": ("written.yaml",),
+    "--collective_algorithm": ("all_reduce=nowhere.et",),
+    "--selector": ("prior",),
     "-j": ("2",),
     "--synth": ("ring",),
     "-k": ("2",),

@@ -129,7 +129,7 @@ def test_shares_are_those_of_the_call(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entry", "nbytes", "code", "told"),
     [
-        ("{plan: ring.0.json}", STATED, "AHBM-U113", "collective: all_reduce"),
+        ("{plan: ring.0.json}", STATED, "AHBM-C115", "implements all_gather, not all_reduce"),
         ("{plan: ring.0.json, collective: all_reduce}", STATED, "AHBM-U232", "stated_bytes"),
         (f"{{plan: ring.0.json, collective: all_reduce, stated_bytes: {3 * STATED}}}", STATED, "AHBM-U232", "multiple"),
         (f"{{plan: ring.0.json, collective: all_gather, stated_bytes: {STATED}}}", STATED, "AHBM-C115", "all_gather"),

@@ -57,6 +57,7 @@ def examine(
     matter. seed: chooses the random ones, and the data of the check for divergence.
     """
     found: list[Finding] = []
+    compiled = compiled.moving
     if compiled.program is not None and checks - {"divergence", IDENTICAL}:
         found += _program(case, compiled, compiled.program, calls, orders, seed)
     if "divergence" in checks:

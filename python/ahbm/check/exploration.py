@@ -86,6 +86,7 @@ def attempt(
     held: list[Pause] = []
     try:
         compiled, calm = case.execute(given)
+        compiled = compiled.moving
         program = compiled.program
         if program is None:
             return None

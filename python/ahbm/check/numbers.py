@@ -164,7 +164,7 @@ def _pieces(request: Request, party: int) -> list[tuple[int, int, int, int]]:
 
 def _windows(case: Case, blocks: list[NDArray[Any]]) -> Iterator[_Window]:
     """Runs the program on repeated blocks; its results, window by window."""
-    request, block, compiled = case.request, len(blocks[0]), case.compiled()
+    request, block, compiled = case.request, len(blocks[0]), case.compiled().moving
     timeline = compiled.timeline(record=True)
     nbytes = request.parties * request.size * request.element.storage.itemsize
     many = min(max(isqrt(nbytes // (BYTES_OF_OP * max(compiled.ops, 1))), 1), WINDOWS)

@@ -51,7 +51,7 @@ def read(case: Case) -> list[Stretch] | None:
     They say where agents share no memory and do no more than move and add elements, and then as the results do
     (`ahbm.check.masks`). Raises BudgetError (AHBM-B123).
     """
-    request, compiled = case.request, case.compiled()
+    request, compiled = case.request, case.compiled().moving
     if compiled.program is None:
         return None
     found = compiled.program.orders(

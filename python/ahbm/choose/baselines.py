@@ -37,6 +37,7 @@ def _optional(module: str, name: str) -> Callable[[int], Policy]:
 BASELINES: dict[str, Callable[[int], Policy]] = {
     "random": policies.Random,
     "static": policies.Static,
+    "prior": policies.ByPrior,
     "nccl": policies.Nccl,
     "ladder": policies.Ladder,
     "tree": _optional("learners", "Tree"),

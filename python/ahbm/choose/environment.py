@@ -1,6 +1,6 @@
-"""`ahbm/Select-v0` and `ahbm/SelectKnobs-v0` for Gymnasium: an agent chooses who performs each call.
+"""`ahbm/Select-v0`, `ahbm/SelectKnobs-v0` and `-v1` for Gymnasium: an agent chooses who performs each call, and how.
 
-Importing this module registers both. `docs/select-env.md` says what they show, take and reward.
+Importing this module registers them. `docs/select-env.md` says what they show, take and reward.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ahbm.base.arguments import checked, refused, whole
-from ahbm.choose.episodes import Job, Known, Mix
+from ahbm.choose.episodes import AnyJob, Known, Mix
 from ahbm.choose.knob_space import KnobSpace
+from ahbm.choose.library import PARTS, LiveKnobs
 from ahbm.choose.observation import CALL, CANDIDATE, MACHINE, MOST, Asked, Floats, Observer, log_share
 from ahbm.choose.outcomes import Outcome, Outcomes
 from ahbm.errors import UnsupportedError
@@ -67,7 +68,7 @@ class _Choosing(gymnasium.Env[Observation, Any], ABC):
         *,
         calls: int = 256,
         mix: Mix | None = None,
-        jobs: Sequence[Job] = (),
+        jobs: Sequence[AnyJob] = (),
         faults: Sequence[Mapping[str, object]] = (),
         history: int = 8,
         per_chunk: bool = False,
@@ -85,7 +86,7 @@ class _Choosing(gymnasium.Env[Observation, Any], ABC):
             raise refused("outcomes", "Recorded tables or Live", outcomes)
         for name, values, kind in (
             ("mix", [mix] if mix else [], Mix),
-            ("jobs", jobs, Job),
+            ("jobs", jobs, AnyJob),
             ("faults", faults, Mapping),
         ):
             if not isinstance(values, Sequence) or not all(isinstance(value, kind) for value in values):
@@ -183,7 +184,8 @@ class _Choosing(gymnasium.Env[Observation, Any], ABC):
         """Which values each part of an action may have, all parts one after the other: shape (values,). It is what
         sb3-contrib asks an environment for."""
         mask = self._mask()
-        return np.concatenate(mask if isinstance(mask, tuple) else (mask,)).astype(bool)
+        parts = tuple(mask.values()) if isinstance(mask, dict) else mask if isinstance(mask, tuple) else (mask,)
+        return np.concatenate(parts).astype(bool)
 
     def outcome(self) -> Outcome:
         """What every entry of the catalogue takes for the call that is shown."""
@@ -211,7 +213,7 @@ class _Choosing(gymnasium.Env[Observation, Any], ABC):
         """The entry of an action, and the parts of it that change nothing there."""
 
     @abstractmethod
-    def _mask(self) -> Mask | tuple[Mask, ...]:
+    def _mask(self) -> Mask | tuple[Mask, ...] | dict[str, Mask]:
         """Which values each part of an action may have, as the action space's `sample` takes it."""
 
     @abstractmethod
@@ -343,5 +345,47 @@ class SelectKnobs(_Choosing):
         return [any(outcome.ps[at] is not None for at in entries) for entries in self.knobs.of_algorithms]
 
 
+class SelectLibrary(_Choosing):
+    """`ahbm/SelectKnobs-v1`: an action is what a library's tuner says of a call: algorithm, protocol, channels, threads
+    of a channel, and bytes of a chunk."""
+
+    @checked
+    def __init__(self, outcomes: LiveKnobs, **episodes: Any) -> None:
+        """outcomes: of the algorithms under the knobs of `outcomes.knobs`. `info["without_effect"]` names the knobs
+        that change nothing for a call. All else as of `Select`.
+
+        Raises ConfigError (AHBM-C129).
+        """
+        if not isinstance(outcomes, LiveKnobs):
+            raise refused("outcomes", "LiveKnobs", outcomes)
+        self._library = outcomes
+        self.knobs = outcomes.knobs
+        self._each = len(self.knobs.combinations) // len(self.knobs.base)
+        super().__init__(outcomes, **episodes)
+
+    def _actions(self) -> spaces.Dict:
+        return spaces.Dict({name: spaces.Discrete(len(values)) for name, values in self.knobs.axes.items()})
+
+    def _shown(self) -> Sequence[int]:
+        return range(0, len(self.knobs.combinations), self._each)
+
+    def _entry(self, action: Any) -> tuple[int, tuple[str, ...]]:
+        axes = self.knobs.axes
+        if not isinstance(action, Mapping) or set(action) != set(axes):
+            raise refused("an action", f"a mapping of {', '.join(axes)}", action)
+        at = {name: whole(name, action[name], 0, len(values) - 1) for name, values in axes.items()}
+        entry = self.knobs.position(at)
+        return entry, self._library.idle(self._actual, self._row.asked.request, entry)
+
+    def _mask(self) -> dict[str, Mask]:
+        open_ = {name: np.ones(len(values), np.int8) for name, values in self.knobs.axes.items()}
+        return open_ | {PARTS[0]: self._row.mask.copy()}
+
+    def _runs(self, outcome: Outcome) -> list[bool]:
+        places = range(0, len(outcome.ps), self._each)
+        return [any(ps is not None for ps in outcome.ps[at : at + self._each]) for at in places]
+
+
 gymnasium.register("ahbm/Select-v0", entry_point=f"{__name__}:Select")
 gymnasium.register("ahbm/SelectKnobs-v0", entry_point=f"{__name__}:SelectKnobs")
+gymnasium.register("ahbm/SelectKnobs-v1", entry_point=f"{__name__}:SelectLibrary")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,7 +56,31 @@ class Known:
         return found
 
 
-class Job:
+class AnyJob(ABC):
+    """Calls in an order of their own."""
+
+    @abstractmethod
+    def calls(self, outcomes: Outcomes, machine: str) -> list[Asked]:
+        """The calls on a machine."""
+
+
+@dataclass(frozen=True)
+class Every(AnyJob):
+    """Every size of every collective among all ranks of a machine, several times over."""
+
+    collectives: tuple[str, ...]
+    sizes: tuple[int, ...]
+    """Bytes of one rank's array."""
+    times: int = 1
+
+    def calls(self, outcomes: Outcomes, machine: str) -> list[Asked]:
+        """See `AnyJob`."""
+        ranks = outcomes.emulator(machine).world_size
+        once = [Asked(request_of(name, size, ranks, "f16")) for size in self.sizes for name in self.collectives]
+        return once * self.times
+
+
+class Job(AnyJob):
     """The collectives of a training job, in the order of the job, on the SIPs of their ranks."""
 
     @checked

@@ -15,6 +15,7 @@ from ahbm.choose.environment import Observation, Select
 from ahbm.choose.outcomes import Outcomes
 from ahbm.choose.splits import Part, Split
 from ahbm.selectors.nccl_model import NcclModel
+from ahbm.selectors.prior import Prior
 from ahbm.selectors.protocol import UNKNOWN, Call, Comm, CostTable, Selector
 from ahbm.selectors.ranges import Range, Ranges
 from ahbm.source.switches import count_nodes
@@ -116,6 +117,13 @@ class Static(Selecting):
                 Range("reduce_scatter", "ring_reduce_scatter"),
             ]
         )
+
+
+class ByPrior(Selecting):
+    """What is known before anything is measured: `ahbm.selectors.Prior`."""
+
+    def _selector(self, env: Select) -> Selector:
+        return Prior()
 
 
 class Nccl(Selecting):

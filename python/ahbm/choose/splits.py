@@ -13,7 +13,7 @@ from pathlib import Path
 from ahbm._core import Machine
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.choose.catalogue import Catalogue
-from ahbm.choose.episodes import Job
+from ahbm.choose.episodes import AnyJob, Every, Job
 from ahbm.choose.oracle import Oracle
 from ahbm.choose.outcomes import Live, Outcomes, Recorded
 from ahbm.config.topology import load_machine
@@ -60,7 +60,7 @@ class Part:
     machines: tuple[Machine, ...]
     sizes: tuple[int, ...] = ()
     """Of all_reduce, in bytes; none where the calls are those of jobs."""
-    jobs: tuple[Job, ...] = ()
+    jobs: tuple[AnyJob, ...] = ()
 
     def outcomes(self, catalogue: Catalogue, store: str | Path | None = None, jobs: int | None = None) -> Outcomes:
         """What the catalogue takes on this side: tables of an oracle, or what is simulated for the calls of jobs.
@@ -96,8 +96,12 @@ class Split:
     @cached_property
     def catalogue(self) -> Catalogue:
         """What is chosen from, the same on both sides."""
-        found = Catalogue.of("all_reduce", ALGORITHMS, overrides=CCL)
-        if self.train.jobs:
+        more = LIBRARIES if self.name.startswith(MACHINES) else ()
+        found = Catalogue.of("all_reduce", (*ALGORITHMS, *more), overrides=CCL)
+        if self.name.startswith(MACHINES):
+            for collective, names in OF_MACHINES.items():
+                found = found + Catalogue.of(collective, names, overrides=CCL)
+        elif self.train.jobs:
             for collective, names in OF_JOBS.items():
                 found = found + Catalogue.of(collective, names, overrides=CCL)
         return found
@@ -118,6 +122,23 @@ OF_JOBS = {
     "all_to_all": ("pairwise_all_to_all", "synth:greedy", "synth:direct"),
 }
 """Of the other collectives of jobs."""
+MACHINES = "machines"
+LIBRARIES = ("nccl_ring_allreduce", "double_binary_tree_allreduce")
+"""All_reduces of GPU libraries, besides `ALGORITHMS`."""
+OF_MACHINES = {
+    "all_gather": ("ring_all_gather", "nccl_ring_all_gather", "pat_all_gather", "synth:greedy", "synth:direct"),
+    "reduce_scatter": (
+        "ring_reduce_scatter",
+        "nccl_ring_reduce_scatter",
+        "pat_reduce_scatter",
+        "synth:greedy",
+        "synth:direct",
+    ),
+    "all_to_all": ("pairwise_all_to_all", "synth:direct"),
+    "broadcast": ("binomial_broadcast", "ring_broadcast", "synth:greedy"),
+    "reduce": ("binomial_reduce", "ring_reduce"),
+}
+"""Of the other collectives of `machines`."""
 TRAIN_JOBS = (
     Transformer(layers=4, hidden=512, sequence=256, dp=16, micro_batches=2, bucket_bytes=1 << 20),
     Transformer(layers=4, hidden=1024, sequence=256, tp=4, dp=4, micro_batches=2),
@@ -195,14 +216,33 @@ def _jobs() -> Split:
     return Split("jobs", Part(machines, jobs=train), Part(machines, jobs=test))
 
 
+def _machines() -> Split:
+    calls = ("all_reduce", *OF_MACHINES)
+    learned = [
+        load_machine(name) for name in ("dgx_a100_2_nodes", "dgx_h100", "mi300x", "npu_mesh_4x4", "npu_torus_4x4")
+    ]
+    held = [
+        load_machine("p5"),
+        load_machine("h100_2_nodes"),
+        load_machine("npu_mesh_8x8"),
+    ]
+    return Split(
+        MACHINES,
+        Part(tuple(learned), jobs=(Every(calls, SIZES[2::4]),)),
+        Part(tuple(held), jobs=(Every(calls, SIZES[4:17:6], 4),)),
+    )
+
+
 SPLITS: dict[str, Callable[[], Split]] = {
     "sizes": _sizes,
     "parameters": _parameters,
     "networks": _networks,
     "jobs": _jobs,
+    MACHINES: _machines,
 }
 """`sizes`: odd powers of two are held out. `parameters`: three of nine pairs of latency and bandwidth. `networks`: a
-mesh of three dimensions, a switch of two levels and a torus with a slow link. `jobs`: other training jobs."""
+mesh of three dimensions, a switch of two levels and a torus with a slow link. `jobs`: other training jobs. `machines`:
+calibrated machines and a mesh of 64 ranks, with all collectives, that were not learned."""
 
 
 def split_of(name: str) -> Split:

@@ -63,6 +63,15 @@ def astra(
     injection_scale: Annotated[
         float, typer.Option("--injection-scale", help="Parity: factor of endpoint-delay.")
     ] = 1.0,
+    graphs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--collective_algorithm",
+            "--collective-algorithm",
+            metavar="[COLLECTIVE=]GRAPH",
+            help="An algorithm graph for the calls of as many ranks as it has; repeatable.",
+        ),
+    ] = None,
     rendezvous: Annotated[
         str, typer.Option(SWITCH, metavar="true|false", help="Parity: 8192 bytes ask for each message.")
     ] = "false",
@@ -75,7 +84,10 @@ def astra(
     from ahbm.config.reading import parse_limits
     from ahbm.job import astra as seat
 
-    files = seat.AstraFiles(workload=workload, system=system, network=network, memory=memory, groups=groups)
+    given_graphs = tuple(graphs or ())
+    files = seat.AstraFiles(
+        workload=workload, system=system, network=network, memory=memory, groups=groups, graphs=given_graphs
+    )
     flags = seat.AstraFlags(
         backend=backend, queues=queues, injection_scale=injection_scale, rendezvous=seat.truth(rendezvous)
     )
@@ -92,7 +104,7 @@ def astra(
         typer.echo(json.dumps(report.to_json()) if as_json else str(report))
         report.raise_findings()
         return
-    from ahbm.job.astra_machine import replay
+    from ahbm.job.astra_machine import read_setup, replay
 
     given |= {
         "--backend": backend != "congestion_unaware",
@@ -100,5 +112,5 @@ def astra(
         "--injection-scale": injection_scale != 1.0,
         SWITCH: flags.rendezvous,
     }
-    replayed = replay(files, files.read(allowed), allowed, [name for name, stated in given.items() if stated])
+    replayed = replay(files, read_setup(files, allowed), allowed, [name for name, stated in given.items() if stated])
     typer.echo(json.dumps(replayed.to_json()) if as_json else str(replayed))

@@ -11,18 +11,28 @@ from ahbm.cli import completion
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
 from ahbm.cli.options import Asked, Device, Json
+from ahbm.cli.targets import Targeted, arguments_of
 from ahbm.errors import ConfigError
 
 
+class OfPrograms(Targeted):
+    """What follows a script that lowers a program is the program's."""
+
+    executes = False
+
+
 @app.command(
+    cls=OfPrograms,
     page="features",
     examples=(
         "ahbm features ring_allreduce tree_allreduce -t npu_ring_8 --size 1M",
         "ahbm features all_reduce --ranks 4,8 --csv",
+        "ahbm features program.py 8 1",
     ),
 )
 @grouped
 def features(
+    context: typer.Context,
     targets: Annotated[
         list[str],
         typer.Argument(
@@ -45,7 +55,8 @@ def features(
 
     if as_csv and as_json:
         raise ConfigError("AHBM-C146", "--csv and --json are two forms", hint="give one of them")
-    found = gathered([(target, cell.options(device=device)) for cell in asked.cells() for target in targets])
+    args = arguments_of(context)
+    found = gathered([(target, cell.options(device=device, args=args)) for cell in asked.cells() for target in targets])
     message = json.dumps(found.to_json(), indent=2) if as_json else found.csv().rstrip("\n") if as_csv else str(found)
     typer.echo(message)
     for message in (*map(str, found.warnings), *(f"note: {note}" for note in found.notes)) if as_csv else ():

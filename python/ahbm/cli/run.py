@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from os.path import isfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -35,6 +35,26 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class _Asked(Asked):
     algorithms: Algorithms = None
+    graphs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--collective_algorithm",
+            "--collective-algorithm",
+            metavar="[COLLECTIVE=]GRAPH",
+            help="Jobs: an algorithm graph for the calls of as many ranks as it has; repeatable.",
+        ),
+    ] = None
+    selector: Annotated[
+        str | None,
+        typer.Option("--selector", metavar="NAME|FILE", help="What chooses: prior, nccl, shortlist, or a file."),
+    ] = None
+
+    def options(self, *, device: bool = False, args: Sequence[str] = ()) -> dict[str, Any]:
+        """See `Asked`."""
+        return super().options(device=device, args=args) | {
+            "collective_algorithm": tuple(self.graphs or ()),
+            "selector": self.selector,
+        }
 
 
 @app.command(

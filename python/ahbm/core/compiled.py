@@ -17,7 +17,7 @@ from ahbm.base.request import Request
 from ahbm.core.limits import Bound
 from ahbm.core.with_knobs import WithKnobs
 from ahbm.errors import AhbmError, Finding, described
-from ahbm.source.algorithm import Algorithm
+from ahbm.source.algorithm import Algorithm, Lowered
 
 SPARE_BYTES = 1 << 30
 """Memory of programs that an emulator keeps for their next run."""
@@ -47,6 +47,8 @@ class Compiled:
     """The options that were chosen where the configuration leaves a choice and its first option does not do."""
     protocol: str = ""
     """The protocol of the machine's library that was chosen for it; "" where one is for all runs, or none."""
+    moved: Callable[[], Lowered] | None = field(default=None, repr=False)
+    """What moves the data, where `program` only says how long it takes."""
     given: Algorithm | None = None
     """The algorithm itself, where it is not one of ccl.yaml."""
     _timelines: dict[bool, Timeline] = field(default_factory=dict, repr=False)
@@ -60,6 +62,15 @@ class Compiled:
     def by(self) -> str | Algorithm:
         """The algorithm, as `Emulator.compile` takes it."""
         return self.given or self.algorithm
+
+    @cached_property
+    def moving(self) -> Compiled:
+        """What moves the data: itself, but for a graph of sizes. Raises as lowering a plan."""
+        if self.moved is None:
+            return self
+        lowered = self.moved()
+        how = (lowered.program, lowered.operands, lowered.results, self.event_budget, lowered.covered)
+        return Compiled(self.request, self.algorithm, *how, given=self.given)
 
     @property
     def knobs(self) -> str:
@@ -84,7 +95,7 @@ class Compiled:
     @property
     def is_recorded(self) -> bool:
         """Whether only data is left to move."""
-        return self.program is None or True in self._timelines
+        return self.program is None or True in self.moving._timelines
 
     def timeline(self, *, record: bool) -> Timeline | None:
         """The timeline, simulated when it is first asked for; with `record`, one that can be replayed. None where there

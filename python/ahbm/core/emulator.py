@@ -269,14 +269,15 @@ class Emulator:
         check_buffers(request, buffers)
         if verify is not None:
             compiled.verify_once(verify)
-        timeline = compiled.timeline(record=True)
-        if timeline is None or compiled.program is None:
+        moving = compiled.moving
+        timeline = moving.timeline(record=True)
+        if timeline is None or moving.program is None:
             return compiled
-        recipe = compiled.recipe(timeline)
+        recipe = moving.recipe(timeline)
         if recipe is None or not recipe.run(buffers):
-            memory = self._spares.take(compiled, compiled.program)
-            memory.run(timeline, buffers, compiled.operands, compiled.results)
-            self._spares.put(compiled, memory)
+            memory = self._spares.take(moving, moving.program)
+            memory.run(timeline, buffers, moving.operands, moving.results)
+            self._spares.put(moving, memory)
         return compiled
 
     def is_known(self, request: Request, algorithm: str | Algorithm) -> bool:
@@ -463,6 +464,7 @@ class Emulator:
             lowered.covered,
             lowered.timed,
             tuple(filter(None, (lowered.note, note, "" if wanted is request else PADDED))),
+            moved=lowered.moved,
         )
 
     @checked

@@ -10,6 +10,9 @@ from typing import Any
 from ahbm._core import AstraRun, AstraSetup
 from ahbm.base.words import aligned, span
 from ahbm.errors import ConfigError, Finding, raise_findings
+from ahbm.job.graphs import KINDS, system_file
+from ahbm.job.preparation import request_of
+from ahbm.job.reading import How, read
 
 BACKENDS = ("congestion_unaware", "congestion_aware")
 """ASTRA-sim's analytical networks: delays, and links that carry one message at a time."""
@@ -32,6 +35,8 @@ class AstraFiles:
     memory: str | Path
     groups: str | Path | None = None
     """None, or a name with `empty` in it: there are none."""
+    graphs: tuple[str, ...] = ()
+    """Algorithm graphs, `FILE` or `COLLECTIVE=FILE`, for the calls of as many ranks as they have."""
 
     @property
     def has_groups(self) -> bool:
@@ -46,7 +51,17 @@ class AstraFiles:
         """
         groups = self.groups if self.has_groups else None
         given = [("file_bytes", FILE_BYTES), *limits]
-        return AstraSetup(self.workload, self.system, self.network, self.memory, groups, limits=given)
+        with system_file(self.system, self.graphs, self._sizes() if self.graphs else {}) as system:
+            return AstraSetup(self.workload, system, self.network, self.memory, groups, limits=given)
+
+    def _sizes(self) -> dict[str, set[int]]:
+        """Bytes of the job's calls, by collective."""
+        how = How(groups=self.groups if self.has_groups else None, lanes="astra")
+        sizes: dict[str, set[int]] = {}
+        for call in read(f"{self.workload}.0.et", how).calls:
+            if call.collective in KINDS:
+                sizes.setdefault(call.collective, set()).add(request_of(call, how).nbytes)
+        return sizes
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from math import prod
-from os.path import exists
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,9 @@ from ahbm.config.reading import PLAIN
 from ahbm.config.topology import load_machine
 from ahbm.errors import UnsupportedError
 from ahbm.job.astra import FILE_BYTES, AstraFiles
+from ahbm.job.graphs import found as graph_file
+from ahbm.job.graphs import idle as idle_graphs
+from ahbm.job.graphs import overrides_of
 from ahbm.job.preparation import request_of
 from ahbm.job.reading import How, read
 from ahbm.job.replay import JobReport
@@ -34,6 +37,8 @@ GB = 2**30 / 10**9
 PACKAGED = {"Ring": "npu_ring_8", "Switch": "npu_switch_8", "FullyConnected": "npu_fully_connected_8"}
 """The machine of NPUs whose inside costs nothing, by the shape of its network."""
 
+MESH = "Mesh"
+"""A ring without its last link, which ASTRA-sim's analytical networks do not have."""
 Dimension = tuple[str, int, float, float]
 """Shape, NPUs, GB/s of 2^30 bytes, latency in ns."""
 
@@ -45,7 +50,7 @@ def machine(dimensions: Sequence[Dimension], origin: str, roofline: tuple[float,
     Raises UnsupportedError (AHBM-U235) for a switch among several dimensions, TopologyError for a machine too big.
     """
     costs = {} if roofline is None else dict(zip(("peak_tflops", "memory_gbs"), roofline, strict=True))
-    if len(dimensions) == 1:
+    if len(dimensions) == 1 and dimensions[0][0] != MESH:
         ((shape, npus, bandwidth, latency),) = dimensions
         link = {"link.latency_ns": latency, "link.bandwidth_gbs": bandwidth * GB}
         inside = {"switch.latency_ns": 0} if shape == "Switch" else {}
@@ -73,11 +78,33 @@ def _edges(dimensions: Sequence[Dimension]) -> Iterator[dict[str, object]]:
         rank = sum(at * stride for at, stride in zip(place, strides, strict=True))
         for at, stride, (shape, npus, bandwidth, latency) in zip(place, strides, dimensions, strict=True):
             further = range(at + 1, npus) if shape == "FullyConnected" else [(at + 1) % npus]
-            if shape == "Ring" and npus == 2 and at == 1:
+            if at == npus - 1 and (shape == MESH or (shape == "Ring" and npus == 2)):
                 continue
             for other in further:
                 link = {"bandwidth_gbs": bandwidth * GB, "latency_ns": latency}
                 yield {"from": rank, "to": rank + (other - at) * stride, **link}
+
+
+def read_setup(files: AstraFiles, limits: Sequence[tuple[str, int]] = ()) -> AstraSetup:
+    """The set-up, whose network may have dimensions that are meshes, which stand there as rings. Raises as
+    `AstraFiles.read`."""
+    text = yaml.safe_load(load_text(files.network))
+    shapes = text.get("topology") if isinstance(text, dict) else None
+    if not isinstance(shapes, list) or MESH not in shapes:
+        return files.read(limits)
+    with tempfile.TemporaryDirectory() as folder:
+        network = Path(folder, Path(files.network).name)
+        rings = ["Ring" if shape == MESH else shape for shape in shapes]
+        network.write_text(yaml.safe_dump({**text, "topology": rings}))
+        return replace(files, network=network).read(limits)
+
+
+def _dimensions(files: AstraFiles, setup: AstraSetup) -> list[Dimension]:
+    """Those of a network file, meshes as such."""
+    shapes = yaml.safe_load(load_text(files.network))["topology"]
+    return [
+        (MESH if stated == MESH else one[0], *one[1:]) for stated, one in zip(shapes, setup.dimensions, strict=True)
+    ]
 
 
 IMPLEMENTATIONS = {
@@ -111,8 +138,8 @@ def replay(
     system: dict[str, Any] = json.loads(load_text(files.system))
     graphs, left = _graphs(files, system, job.calls, how)
     # Whole activations are messages, too long for the slots of a small memory.
-    overrides = {"defaults.buffer_kind": "hbm", **graphs}
-    network = Setup(machine(setup.dimensions, str(files.network), setup.roofline), overrides=overrides)
+    overrides = {"defaults.buffer_kind": "hbm", **graphs, **overrides_of(files.graphs)}
+    network = Setup(machine(_dimensions(files, setup), str(files.network), setup.roofline), overrides=overrides)
     report = replay_job(job, plans.label(f"{files.workload}.0.et"), network, how)
     keys = [key for key in system if key not in FOLLOWED and not key.endswith("-custom")]
     memory = yaml.safe_load(load_text(files.memory))["memory-type"]
@@ -122,7 +149,8 @@ def replay(
         *([f"{memory} of {files.memory}"] if memory != NO_MEMORY else []),
     ]
     notes = [f"no effect without --parity: {', '.join(without)}"] if without else []
-    performed = replace(report.performed, notes=(*report.performed.notes, *left, *notes))
+    unused = idle_graphs(files.graphs, job.calls)
+    performed = replace(report.performed, notes=(*report.performed.notes, *left, *unused, *notes))
     return replace(report, performed=performed)
 
 
@@ -140,7 +168,7 @@ def _graphs(
         if not found:
             continue
         (prefix,) = [found] if isinstance(found, str) else found
-        path = _found(prefix, Path(files.system))
+        path = graph_file(prefix, Path(files.system))
         ranks = how.reading.read(path).ranks
         own = [call for call in calls if call.collective == collective]
         rules = []
@@ -151,7 +179,7 @@ def _graphs(
                 name = f"{name}_{collective}_{nbytes}"
             entry = {"plan": str(path.absolute()), "collective": collective, "stated_bytes": nbytes}
             overrides |= entry_overrides(name, entry)
-            rules.append({"ranks": ranks, "max_bytes": nbytes, "algorithm": name})
+            rules.append({"ranks": ranks, "max_bytes": nbytes, "group": "*", "algorithm": name})
         if rules:
             overrides[f"collectives.{collective}"] = rules
         others = Counter(len(call.ranks) for call in own if len(call.ranks) != ranks)
@@ -160,10 +188,3 @@ def _graphs(
             what = f"{collective} calls that do not run it: {message}" if message else f"the job calls no {collective}"
             notes.append(f"{path} is an algorithm graph of {ranks} ranks; {what}")
     return overrides, notes
-
-
-def _found(prefix: str, system: Path) -> Path:
-    """The first file of an algorithm graph: below the working folder, else below a folder above the system file."""
-    folders = [Path(), *system.parents]
-    base = next((folder for folder in folders if exists(f"{folder / prefix}.0.et")), Path())
-    return Path(f"{base / prefix}.0.et")

@@ -6,24 +6,28 @@ Nothing is simulated. `docs/features.md` says what every column means.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ahbm._core import Machine, Program
+from ahbm._core import Plan, Program
 from ahbm.base.arguments import checked
 from ahbm.base.collectives import COLLECTIVES
-from ahbm.core.compiled import Compiled
+from ahbm.check.case import Case
 from ahbm.core.emulator import Emulator
 from ahbm.core.limits import Limits
-from ahbm.errors import AhbmError, ConfigError, Finding, InterruptedRun
+from ahbm.dsl.script import Script
+from ahbm.errors import AhbmError, ConfigError, Finding, InterruptedRun, UnsupportedError
 from ahbm.job.open import is_plan, open_
 from ahbm.job.options import OfCollective, given, names_of, only, refuse
 from ahbm.job.reading import left_out
 from ahbm.job.reading import read as read_job
 from ahbm.job.targets import Collective, Job, PlanFile
 from ahbm.runs import plans, timed
+from ahbm.runs.shape import shape_of
 from ahbm.source.function import AnyAlgorithm, as_algorithm
+from ahbm.source.sized import overlap_capable
 from ahbm.table.columns import FAILED
 from ahbm.table.rows import Rows
 
@@ -37,6 +41,9 @@ OF_ALGORITHMS: dict[str, str] = {
     "dtype": "",
     "message_size_bin": "log2 B",
     "algorithm_id": "",
+    "algorithm_kind": "",
+    "out_degree": "ranks",
+    "overlap_capable": "",
     "chunk_count": "chunks",
     "branch_factor": "chunks",
     "dependency_depth": "chunks",
@@ -82,7 +89,7 @@ OF_CALLS: dict[str, str] = {
 _COUNTED = ("message_size_bin", "pipelined", "fused", "overlap_capable", "producers", "branch_factor")
 _OF_JOBS = ("model_intensity", "arithmetic_intensity", "compute_to_comm_ratio")
 _BOUNDS = ("bound_latency_ns", "bound_bandwidth_ns")
-_OF_PROGRAMS = tuple(OF_ALGORITHMS)[tuple(OF_ALGORITHMS).index("algorithm_id") : -len(_BOUNDS)]
+_OF_PROGRAMS = tuple(OF_ALGORITHMS)[tuple(OF_ALGORITHMS).index("chunk_count") : -len(_BOUNDS)]
 
 
 class Features(Rows):
@@ -208,7 +215,7 @@ def _algorithms(
             try:
                 case = Collective(name, replace(of, algorithm=one)).case
                 notes |= dict.fromkeys(case.overruled)
-                yield _row(name, case.compiled())
+                yield _row(name, case)
             except InterruptedRun:
                 raise
             except AhbmError as error:
@@ -224,14 +231,16 @@ def _algorithms(
     for collective in emulator.algorithm(chosen).collectives:
         case = Collective(collective, replace(of, algorithm=chosen)).case
         notes |= dict.fromkeys(case.overruled)
-        compiled = case.compiled()
-        yield _row(name or compiled.algorithm, compiled)
+        yield _row(name or case.compiled().algorithm, case)
 
 
 def _plan(opened: PlanFile) -> dict[str, Any]:
     of, plan, name = opened.options, opened.plan, plans.label(opened.target)
+    overlaps: dict[str, Any] = {"overlap_capable": None}
+    if not plan.buffers and not isinstance(opened.source, Script):
+        overlaps = {"overlap_capable": overlap_capable(opened.source, of.reading)}
     if opened.measured:
-        return _row(name, opened.case.compiled())
+        return _row(name, opened.case) | overlaps
     dtype = of.dtype if plan.buffers else "u8"
     nbytes = of.bytes_per_rank
     if plan.buffers and nbytes is None:
@@ -239,15 +248,18 @@ def _plan(opened: PlanFile) -> dict[str, Any]:
     how = of.lowering_timed(plan.buffers)
     program, _, _ = timed.prepare(plan, of.topology, how, nbytes, dtype, of.op, of.overrides, of.ccl)
     dtype_of = of.dtype if plan.buffers else None
-    return _columns(name, name, plan.collective, nbytes, dtype_of, plan.ranks, program, program.machine)
+    return _columns(name, name, plan.collective, nbytes, dtype_of, plan.ranks, program, plan) | overlaps
 
 
-def _row(target: str, compiled: Compiled) -> dict[str, Any]:
-    request = compiled.request
+def _row(target: str, case: Case) -> dict[str, Any]:
+    compiled, request = case.compiled(), case.request
     if compiled.program is None:
         raise ConfigError("AHBM-C148", f"{compiled.algorithm}: there is nothing to do", hint="ask for bytes")
     given = (compiled.algorithm, request.collective, request.nbytes, request.dtype, request.parties)
-    return _columns(target, *given, compiled.program, compiled.program.machine)
+    plan = None
+    with suppress(UnsupportedError):
+        plan = case.emulator.plan(request, case.by)
+    return _columns(target, *given, compiled.program, plan)
 
 
 def _columns(
@@ -258,8 +270,9 @@ def _columns(
     dtype: str | None,
     ranks: int,
     program: Program,
-    machine: Machine,
+    plan: Plan | None,
 ) -> dict[str, Any]:
+    machine, shape = program.machine, None if plan is None else shape_of(plan)
     kind = COLLECTIVES.get(collective)
     known = kind is not None and not kind.paired and nbytes is not None
     limit = Limits(machine).limit(collective, ranks) if known else None
@@ -277,6 +290,9 @@ def _columns(
         "bytes": nbytes,
         "dtype": dtype,
         "message_size_bin": None if nbytes is None else max(nbytes.bit_length() - 1, 0),
+        "algorithm_id": found.algorithm_id if shape is None else shape.id,
+        "algorithm_kind": None if shape is None else shape.kind,
+        "out_degree": None if shape is None else shape.out_degree,
         **{name: getattr(found, name) for name in _OF_PROGRAMS},
         **dict(zip(_BOUNDS, terms, strict=True)),
     }

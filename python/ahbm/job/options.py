@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ahbm.config.reading import PLAIN, Reading
 from ahbm.errors import ConfigError
+from ahbm.job.graphs import overrides_of
 from ahbm.job.reading import How
 from ahbm.runs import plans
 from ahbm.source.function import AnyAlgorithm, as_algorithm
@@ -90,6 +91,8 @@ class OfJob(Where):
     """Of the collectives that it performs."""
     selector: AnySelector = None
     """Of all collectives."""
+    collective_algorithm: tuple[str, ...] = ()
+    """Algorithm graphs, `FILE` or `COLLECTIVE=FILE`, for the calls of as many ranks as they have."""
     how: How = field(default_factory=partial(How, dtype=DTYPE, op=OP))
 
     @staticmethod
@@ -110,7 +113,8 @@ class OfJob(Where):
         """The machine that it is replayed on, and what its calls run by."""
         from ahbm.ranks.setup import Setup
 
-        overrides, algorithm = dict(self.overrides or {}) or None, as_algorithm(self.algorithm)
+        graphs = overrides_of(self.collective_algorithm)
+        overrides, algorithm = {**(self.overrides or {}), **graphs} or None, as_algorithm(self.algorithm)
         return Setup(self.topology, self.ccl, overrides, algorithm, selector=self.selector)
 
 

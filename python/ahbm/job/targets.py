@@ -24,6 +24,7 @@ from ahbm.core.spec import Spec
 from ahbm.core.with_knobs import MATH
 from ahbm.dsl.script import Script
 from ahbm.errors import AhbmError, ConfigError
+from ahbm.job.graphs import idle as idle_graphs
 from ahbm.job.options import DTYPE, OP, OfCollective, OfJob, OfPlan, Where, refuse
 from ahbm.job.reading import How
 from ahbm.job.reading import read as read_job
@@ -37,7 +38,8 @@ from ahbm.runs.report import Report
 from ahbm.runs.timed import TimeReport
 from ahbm.selectors.why import Explanation as ChoiceExplanation
 from ahbm.selectors.why import explain
-from ahbm.source.plan import PROTOCOLS, SLOTS, has_known_result, is_free, read
+from ahbm.source.plan import PROTOCOLS, SLOTS, assigned_of, has_known_result, is_free, read
+from ahbm.source.sized import MOST, Assigned, Unassigned
 
 if TYPE_CHECKING:
     from ahbm.job.best import Best
@@ -159,7 +161,21 @@ class PlanFile(Target):
     @property
     def measured(self) -> bool:
         """See `Target`: where its result is known. Raises as reading it."""
-        return self.plan.buffers and has_known_result(self.plan)
+        if self.plan.buffers:
+            return has_known_result(self.plan)
+        chunks = self._chunks
+        # A run of messages that no program knows is refused as a run for the time is.
+        runs = isinstance(chunks, Assigned) and (chunks.most < MOST or self.options.bytes_per_rank is not None)
+        return runs and not self.options.reading.lenient
+
+    @cached_property
+    def _chunks(self) -> Assigned | Unassigned | None:
+        """The chunks of a graph that states sizes only."""
+        return (
+            None
+            if isinstance(self.source, Script)
+            else assigned_of(self.plan, self.source, reading=self.options.reading)
+        )
 
     @property
     def case(self) -> Case:
@@ -207,7 +223,8 @@ class PlanFile(Target):
 
     def at(self, nbytes: int) -> PlanFile:
         """See `Target`."""
-        return replace(self, options=replace(self.options, bytes_per_rank=nbytes)) if self.plan.buffers else self
+        sized_ = self.plan.buffers or self.measured
+        return replace(self, options=replace(self.options, bytes_per_rank=nbytes)) if sized_ else self
 
     @checked
     def run(self, *, data: bool = True, check: bool | str | None = None, seed: int = 0) -> Report | TimeReport:
@@ -220,7 +237,8 @@ class PlanFile(Target):
         if not plan.buffers:
             unfit = {"protocol": of.protocol, "instances": of.instances, "slice_bytes": of.slice_bytes}
             names = [name for name, value in unfit.items() if value is not None]
-            names += [name for name, usual in (("dtype", DTYPE), ("op", OP)) if getattr(of, name) != usual]
+            if not self.measured:
+                names += [name for name, usual in (("dtype", DTYPE), ("op", OP)) if getattr(of, name) != usual]
             refuse(self.target, "names no buffers", names)
         self._refuse_lowering()
         nbytes, note = of.bytes_per_rank, tuple[str, ...]()
@@ -233,7 +251,7 @@ class PlanFile(Target):
         if check is not None:
             hint = "--check is for plans with a known result; ahbm check FILE looks at its chunks, messages and orders"
             refuse(self.target, "runs for its time only", ["check"], hint)
-        return timed.run(
+        report = timed.run(
             plan,
             plans.label(self.target),
             of.topology,
@@ -244,6 +262,8 @@ class PlanFile(Target):
             overrides=of.overrides,
             ccl=of.ccl,
         )
+        chunks = self._chunks
+        return replace(report, notes=(*report.notes, chunks.why)) if isinstance(chunks, Unassigned) else report
 
     def _refuse_lowering(self) -> None:
         """Raises ConfigError (AHBM-C146) for ways of lowering that the plan itself states, and of reading that are for
@@ -314,7 +334,8 @@ class Job(Target):
         if self.workload is not None:
             return replay(self.job(how), label, setup, how)
         report, found = replay(self.target, label, setup, how), recorded(self.target, how.step)
-        if idle := tuple(self._idle(report, how)):
+        graphs = idle_graphs(self.options.collective_algorithm, report.asked.workload.calls)
+        if idle := (*graphs, *self._idle(report, how)):
             performed = replace(report.performed, notes=(*report.performed.notes, *idle))
             report = replace(report, performed=performed)
         if found is None:

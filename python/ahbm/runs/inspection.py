@@ -69,7 +69,7 @@ class Inspection:
 
         Raises ConfigError (AHBM-C148) when there is nothing to run, and what running it raises but DeadlockError.
         """
-        compiled = case.compiled()
+        compiled = case.compiled().moving
         if compiled.program is None:
             raise nothing_ran()
         timeline = compiled.program.simulate(record=True, max_events=compiled.event_budget, stuck=True)
@@ -118,7 +118,7 @@ class Inspection:
         case = self._known
         until = None if at is None else moment(at, self.latency_ps)
         party = self._party(rank, cube)
-        buffer, start = self._find(case.compiled().results, party, index)
+        buffer, start = self._find(case.compiled().moving.results, party, index)
         item = case.request.element.storage.itemsize
         nodes, roots = self._flow.origin(self._inputs, buffer, start, start + item, at=until, most=STEPS)
         steps = [
@@ -138,7 +138,7 @@ class Inspection:
         """Where a contribution went, an element of a rank's array before the call. Raises as `origin_of`."""
         case = self._known
         party = self._party(rank, cube)
-        buffer, start = self._find(case.compiled().operands, party, index)
+        buffer, start = self._find(case.compiled().moving.operands, party, index)
         item = case.request.element.storage.itemsize
         nodes = self._flow.fate(buffer, start, start + item, most=STEPS)
         steps, ends, results = [], dict[Contribution, None](), set()
@@ -204,11 +204,11 @@ class Inspection:
 
     @cached_property
     def _results(self) -> dict[int, list[tuple[int, int, int, int]]]:
-        return _by_buffer(self._known.compiled().results)
+        return _by_buffer(self._known.compiled().moving.results)
 
     @cached_property
     def _operands(self) -> dict[int, list[tuple[int, int, int, int]]]:
-        return _by_buffer(self._known.compiled().operands)
+        return _by_buffer(self._known.compiled().moving.operands)
 
     def _owner(self, table: dict[int, list[tuple[int, int, int, int]]], buffer: int, byte: int) -> Contribution | None:
         """The element of a rank's array that a byte of a buffer belongs to."""
@@ -263,7 +263,7 @@ class Inspection:
         """The machine's memory with the inputs of all ranks."""
         memory = Memory(self._program)
         request, given = self._known.request, self._given
-        for rank, rows in enumerate(self._known.compiled().operands):
+        for rank, rows in enumerate(self._known.compiled().moving.operands):
             parties = [given[rank * request.tiles + tile] for tile in range(request.tiles)]
             array = np.concatenate(parties).view(np.uint8)
             for buffer, first, at, size in rows.tolist():

@@ -261,7 +261,7 @@ def prepare(
     )
     idle = [] if kind.rooted or not request.root else [f"{collective} has no root: root {request.root} {IDLE}"]
     idle += [] if kind.reduces or request.op == "sum" else [f"{collective} reduces nothing: {request.op} {IDLE}"]
-    notes = (*overruled(emulator.machine, ranks), *idle)
+    notes = (*overruled(emulator.machine, ranks), *idle, *_file_meant(chosen, emulator))
     selector = arguments.get("selector")
     if selector is not None:
         if chosen is not None:
@@ -278,6 +278,17 @@ def prepare(
             by = emulator.with_knobs(request, choice.algorithm, choice.alone)
             return Case(emulator, request, by, choice, notes, resized)
     return Case(emulator, request, chosen, notes=notes, resized=resized)
+
+
+def _file_meant(chosen: object, emulator: Emulator) -> list[str]:
+    """A note where a name that ccl.yaml does not have is a module of the folder, beside other files of that name."""
+    if not isinstance(chosen, str) or not chosen.isidentifier() or chosen in emulator.ccl.algorithms:
+        return []
+    others = sorted(path.name for path in Path().glob(f"{chosen}.*") if path.suffix in (".xml", ".json", ".et", ".csv"))
+    if not others or not isfile(f"{chosen}.py"):
+        return []
+    beside = f"{others[0]}{' and others' * (len(others) > 1)}"
+    return [f"ccl.yaml names no {chosen}: {chosen}.py runs, not {beside} beside it"]
 
 
 def _named(collective: object) -> str:

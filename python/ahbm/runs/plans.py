@@ -21,6 +21,7 @@ from ahbm.base.elements import element
 from ahbm.base.load import is_prefix
 from ahbm.base.store import store, writing
 from ahbm.config.ccl import CclConfig, entry_overrides, split_overrides, unnamed_entry
+from ahbm.config.reading import Reading
 from ahbm.config.topology import load_machine, sized
 from ahbm.core.emulator import Emulator
 from ahbm.dsl.script import Script
@@ -29,7 +30,7 @@ from ahbm.runs import knobs, measure
 from ahbm.runs.keywords import spelled
 from ahbm.source import dsl
 from ahbm.source.function import AnyAlgorithm, as_algorithm
-from ahbm.source.plan import PROTOCOLS, SLOTS, UNBOUNDED, PlanOptions, runnable
+from ahbm.source.plan import PROTOCOLS, SLOTS, UNBOUNDED, PlanOptions, read, runnable, stated_bytes
 
 if TYPE_CHECKING:
     from ahbm.check.case import Case
@@ -60,6 +61,7 @@ class Options(PlanOptions):
             "instances": self.instances,
             "protocol": self.protocol,
             "slice_bytes": self.slice_bytes,
+            "collective": self.collective,
         }
         return {key: value for key, value in found.items() if value is not None} | self.reading.entry()
 
@@ -99,9 +101,11 @@ def prepare(
     without buffers, AHBM-U113 for a plan whose collective has no known result (both run for their time with
     `ahbm.runs.timed.run`); and as `ahbm.runs.measure.prepare`.
     """
-    plan = runnable(file, options.reading)
+    plan = runnable(file, options.reading, options.collective)
     if arguments.get("bytes_per_rank") is None:
-        arguments["bytes_per_rank"] = default_bytes(plan, arguments.get("dtype", "f16"), options.instances)
+        stated = stated_bytes(file, options.reading, options.collective)
+        usual = stated or default_bytes(plan, arguments.get("dtype", "f16"), options.instances)
+        arguments["bytes_per_rank"] = usual
     name = free_name(file, arguments.get("ccl"), arguments.get("overrides"))
     settings = settings_of(file, name, options, plan.ranks)
     arguments["overrides"] = sized(plan.ranks, topology, arguments.get("overrides")) | settings
@@ -199,7 +203,10 @@ def of_collective(
     """The plan in `file` as an algorithm of `collective`, under the knobs beside it. Raises ConfigError (AHBM-C178) for
     another's plan, and as `prepare`."""
     source = source_of(file)
-    options, arguments["overrides"], notes = _with_knobs(source, Options(), topology, arguments.get("overrides"))
+    # A graph that states sizes only may perform several collectives.
+    sizes = not isinstance(source, Script) and not read(source, Options().reading).buffers
+    wanted = Options(collective=collective) if sizes else Options()
+    options, arguments["overrides"], notes = _with_knobs(source, wanted, topology, arguments.get("overrides"))
     case = prepare(source, topology, options, **arguments)
     same_collective(case.request.collective, collective, file)
     return replace(case, notes=(*case.notes, *notes))
@@ -319,6 +326,11 @@ def convert(
     slots = slots or SLOTS
     if nbytes is not None and ending != ".et":
         raise ConfigError("AHBM-C146", f"{target}: a plan is for all sizes; a size is for what is written as .et")
+    # As a trace, a graph of sizes stays what it is.
+    if isinstance(source, str | Path) and ending != ".et" and trace_sort(source, limits=limits) not in ("job", "none"):
+        reading = Reading(quirks=quirks, limits=tuple(limits))
+        if not reading.read(source).buffers:
+            return runnable(source, reading).save(target, nbytes=nbytes, link_order=link_order, slots=slots or None)
     if not isinstance(source, Script):
         assert isinstance(source, str | Path)
         paths = convert_plan(

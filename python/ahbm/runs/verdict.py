@@ -16,10 +16,20 @@ from ahbm.base.verdicts import EXIT_CODES
 from ahbm.config.reading import PLAIN, Reading
 from ahbm.config.topology import with_ranks
 from ahbm.dsl.script import Script, choose
-from ahbm.errors import AhbmError, BudgetError, Finding, FormatError, ProgramError, UnsupportedError, described
+from ahbm.errors import (
+    AhbmError,
+    BudgetError,
+    Finding,
+    FormatError,
+    ProgramError,
+    Site,
+    UnsupportedError,
+    described,
+)
 from ahbm.runs.judged import CLASSES, judged, verdict_of
 from ahbm.source.function import AnyAlgorithm, as_algorithm
-from ahbm.source.plan import SLOTS, depth
+from ahbm.source.plan import SLOTS, assigned_of, depth
+from ahbm.source.sized import Unassigned
 
 if TYPE_CHECKING:
     from ahbm._core import Machine, Plan
@@ -142,7 +152,42 @@ def check_file(path: str | Path, options: CheckOptions = CheckOptions()) -> Chec
         return _unread(path, "unsupported", error)
     except FormatError as error:
         return _unread(path, "malformed", error)
-    return _checked(str(path), plan, options)
+    answer = _checked(str(path), plan, options)
+    return _with_chunks(answer, plan, path, options) if answer.verdict == "no_expectation" else answer
+
+
+def _with_chunks(answer: Checked, plan: Plan, path: str | Path, options: CheckOptions) -> Checked:
+    """The answer for a graph that states sizes only: that of the plan with the chunks of its messages, where it has
+    any. One whose name says what it performs is wrong where it cannot."""
+    from ahbm.runs import plans, timed
+
+    found = assigned_of(plan, path, reading=options.reading)
+    if found is None or options.reading.lenient:
+        return answer
+    try:
+        # The sizes are those of a run: what no run can send is no message.
+        timed.prepare(plan, None, plans.Options(reading=options.reading, slots=None), None, "u8", "sum", None, None)
+    except FormatError as error:
+        return replace(answer, verdict="malformed", findings=(*error.findings, *answer.findings))
+    except AhbmError:
+        pass
+    if isinstance(found, Unassigned):
+        if not (found.stated and found.proven):
+            return replace(answer, notes=(*answer.notes, found.why))
+        finding = Finding("AHBM-V401", found.why, (Site("graph", str(path)),))
+        return replace(answer, verdict="wrong", findings=(finding, *answer.findings))
+    verdict, _, findings, proof = found.plan.check(
+        slots=None, orders=options.orders, seed=options.seed, calls=options.calls
+    )
+    given = tuple(map(Finding.from_json, findings))
+    return replace(
+        answer,
+        collective=found.collective,
+        verdict=verdict,
+        findings=(*given, *answer.findings),
+        proof=proof,
+        notes=(*answer.notes, found.note),
+    )
 
 
 def check_script(script: Script, options: CheckOptions = CheckOptions()) -> list[Checked]:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ahbm.selectors.loading import as_selector
     from ahbm.selectors.mixing import mixed
     from ahbm.selectors.nccl_model import NcclModel
+    from ahbm.selectors.prior import Prior
     from ahbm.selectors.protocol import BaseSelector, Call, Comm, CostTable, Selector
     from ahbm.selectors.ranges import Range, Ranges
     from ahbm.selectors.shortlist import Shortlist
@@ -26,6 +27,7 @@ __all__ = [
     "Comm",
     "CostTable",
     "NcclModel",
+    "Prior",
     "Range",
     "Ranges",
     "Selector",
@@ -42,6 +44,7 @@ _HOMES = {
     **dict.fromkeys(("Range", "Ranges"), "ahbm.selectors.ranges"),
     "Choice": "ahbm.core.choice",
     "NcclModel": "ahbm.selectors.nccl_model",
+    "Prior": "ahbm.selectors.prior",
     "Shortlist": "ahbm.selectors.shortlist",
     "Static": "ahbm.selectors.static",
     "Tree": "ahbm.selectors.tree",

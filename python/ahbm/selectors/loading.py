@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ahbm.base.arguments import refused, shown
+from ahbm.base.arguments import refused, shown, whole
 from ahbm.base.load import load_text
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.config.rules import Named
@@ -23,9 +23,10 @@ KINDS: dict[str, frozenset[str]] = {
     "ranges": frozenset({"file", "rules"}),
     "tree": frozenset({"file"}),
     "shortlist": frozenset({"model", "k"}),
+    "prior": frozenset({"small", "large"}),
 }
 """The kinds that come with AHBM, and the options of each in ccl.yaml."""
-ALONE = ("nccl", "shortlist")
+ALONE = ("nccl", "prior", "shortlist")
 """Kinds that need no option, so their name is enough."""
 
 
@@ -129,6 +130,13 @@ def _made(kind: str, options: Mapping[str, Any], folder: Path) -> Selector:
         from ahbm.selectors.nccl_model import NcclModel
 
         return NcclModel(folder / constants if isinstance(constants, str) else constants)
+    if kind == "prior":
+        from ahbm.selectors.prior import LARGE, SMALL, Prior
+
+        bounds = [
+            whole(name, options.get(name, usual), 0, 2**63 - 1) for name, usual in (("small", SMALL), ("large", LARGE))
+        ]
+        return Prior(*bounds)
     model = options.get("model")
     if model is not None and not isinstance(model, str | Mapping):
         raise ConfigError("AHBM-C181", f"model: must be a selector, not {shown(model)}")

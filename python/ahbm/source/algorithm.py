@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard
 
 import numpy as np
@@ -35,6 +35,8 @@ class Lowered(NamedTuple):
     """Whether it says how many bytes travel and not which: it has a time, and moves no data."""
     note: str = ""
     """The choice that the algorithm made other than asked for; empty without one."""
+    moved: Callable[[], Lowered] | None = None
+    """What moves the data of a program that only says how long it takes; None where the program itself does."""
 
 
 def rows(pieces: Sequence[Sequence[Piece]]) -> list[NDArray[np.int64]]:

@@ -21,6 +21,7 @@ from ahbm.dsl.script import Script
 from ahbm.errors import ConfigError, Site, UnsupportedError
 from ahbm.source.algorithm import Algorithm, Lowered, Piece, rows
 from ahbm.source.files import no_file
+from ahbm.source.sized import Assigned, Unassigned, assigned
 
 if TYPE_CHECKING:
     from ahbm.config.settings import Queues, Settings
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 Region = tuple[int, int, int]
 """Buffer, first byte, bytes."""
 
+WHOLE = 2**63 - 1
+"""A size of the largest message that cuts none."""
 UNBOUNDED = 2**32 - 1
 """Messages a queue holds that has no bound."""
 SLOTS = 0
@@ -103,7 +106,19 @@ class PlanAlgorithm:
     @property
     def collectives(self) -> tuple[str, ...]:
         """The one collective that it computes."""
-        return (self.read.collective if self.known else self.how.collective or self.read.collective,)
+        if self.known:
+            return (self.read.collective,)
+        named = self.how.collective or (self.moves.collective if self.moves is not None else None)
+        return (named or self.read.collective,)
+
+    @property
+    def moves(self) -> Assigned | None:
+        """The chunks of the messages of a graph that states sizes only; None for another plan, and where no chunks make
+        it a collective."""
+        found = None
+        if not self.read.buffers:
+            found = assigned_of(self.read, self.path, self.how.collective, self.how.reading)
+        return found if isinstance(found, Assigned) else None
 
     @property
     def known(self) -> bool:
@@ -128,7 +143,7 @@ class PlanAlgorithm:
         """Raises ConfigError AHBM-C115 for another collective than the plan's, C117 for another number of ranks,
         UnsupportedError AHBM-U112 for another root than the plan's, AHBM-U113 for one that does not say what it
         performs."""
-        stated = self.how.collective or (not self.read.buffers and self.read.collective in COLLECTIVES)
+        stated = self.how.collective or (not self.read.buffers and self.collectives[0] in COLLECTIVES)
         if not self.known and not stated:
             raise UnsupportedError(
                 "AHBM-U113",
@@ -150,7 +165,7 @@ class PlanAlgorithm:
                 sites=(self._site(),),
                 hint=f"set system.sips.count={self.read.ranks}, or world_size: {self.read.ranks} for this algorithm",
             )
-        root = self.read.root or 0
+        root = (self.read if self.moves is None else self.moves.plan).root or 0
         if COLLECTIVES[request.collective].rooted and request.root != root:
             raise UnsupportedError(
                 "AHBM-U112",
@@ -170,14 +185,28 @@ class PlanAlgorithm:
         """
         sips = [sip for sip, _, _ in layout.places]
         if self.known:
-            lowered = lower(self.read, machine, request, _queues(self, settings), self.how, sips)
+            how = self.how
+            if self.read.format in SCHEDULES and how.slice_bytes is None:
+                # A schedule sends a chunk over a link at once: slices would leave one hop of latency more in its time.
+                how = replace(how, slice_bytes=WHOLE)
+            lowered = lower(self.read, machine, request, _queues(self, settings), how, sips)
             return lowered._replace(note=off_range(self.read, self.name, request.nbytes))
         # A graph knows no bound on queues.
         bounded = self.read.buffers or settings.own_slots
         queues = settings.queues if bounded else settings.queues._replace(n_slots=UNBOUNDED)
         dtype = request.dtype if self.read.buffers else "u8"
-        program, _ = as_program(self.read, machine, queues, self.how, request.nbytes, dtype, request.op, sips)
-        return Lowered(program, [], [], timed=True)
+        moves, how = self.moves, self.how
+        if moves is not None and how.stated_bytes is None:
+            how = replace(how, stated_bytes=moves.assignment.bytes)
+        program, _ = as_program(self.read, machine, queues, how, request.nbytes, dtype, request.op, sips)
+        if moves is None or moves.collective != request.collective:
+            return Lowered(program, [], [], timed=True)
+        unbounded = settings.queues._replace(n_slots=UNBOUNDED)
+
+        def moved() -> Lowered:
+            return lower(moves.plan, machine, request, unbounded, PlanOptions(), sips)
+
+        return Lowered(program, [], [], note=moves.note, moved=moved)
 
     @property
     def anywhere(self) -> bool:
@@ -339,9 +368,34 @@ def read(source: str | Path | Script, reading: Reading) -> Plan:
     return reading.read(source)
 
 
-def runnable(file: str | Path | Script, reading: Reading) -> Plan:
-    """The plan in `file`; raises UnsupportedError for one whose result cannot be computed."""
-    return _runs(read(file, reading), file)
+def assigned_of(
+    plan: Plan, path: str | Path, collective: str | None = None, reading: Reading = PLAIN
+) -> Assigned | Unassigned | None:
+    """The chunks of the messages of a graph that was read from `path` and states sizes only, or why none are known;
+    None for one that states no sizes."""
+    stated = not plan.buffers and plan.format.startswith("chakra") and plan.collective == "custom"
+    return assigned(path, collective, reading) if stated else None
+
+
+def runnable(file: str | Path | Script, reading: Reading, collective: str | None = None) -> Plan:
+    """The plan in `file`, of a graph of sizes the one that moves its data; raises UnsupportedError for one whose result
+    cannot be computed. collective: what a graph of sizes performs; without one it is found out."""
+    plan = read(file, reading)
+    if isinstance(file, str | Path) and (found := assigned_of(plan, file, collective, reading)) is not None:
+        if isinstance(found, Assigned):
+            return found.plan
+        raise UnsupportedError(
+            "AHBM-U233",
+            f"the trace {file} names no buffers, and there is no data to run it on: {found.why}",
+            hint="ahbm run FILE.et runs it for its time, ahbm check follows its messages",
+        )
+    return _runs(plan, file)
+
+
+def stated_bytes(file: str | Path | Script, reading: Reading, collective: str | None = None) -> int | None:
+    """The size of one rank's array for which a graph states the sizes of its messages; None for another plan."""
+    found = None if isinstance(file, Script) else assigned_of(read(file, reading), file, collective, reading)
+    return found.assignment.bytes if isinstance(found, Assigned) else None
 
 
 def _runs(plan: Plan, file: str | Path | Script) -> Plan:
