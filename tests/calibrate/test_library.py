@@ -8,7 +8,7 @@ import pytest
 
 from ahbm.calibrate import tables, written
 from ahbm.calibrate.calibration import Calibrated, calibrate
-from ahbm.calibrate.library import generation
+from ahbm.calibrate.library import GROUPED, PAIRWISE, generation, without_protocol
 from ahbm.calibrate.tables import Row, Table
 
 SIZES = [1 << at for at in range(8, 33, 2)]
@@ -95,3 +95,15 @@ def test_generations_are_those_of_accelerators() -> None:
         None,
     ]
     assert tables.SPELLED["alltoall"] == "all_to_all"
+
+
+def test_sends_in_a_group_need_a_protocol_or_a_table_of_theirs() -> None:
+    reduced, exchanged = _table({}), _table({}, collective="all_to_all")
+    for protocols, table, wanted in [
+        ({}, reduced, PAIRWISE),
+        ({"p2p": {}}, reduced, GROUPED),
+        ({}, exchanged, GROUPED),
+    ]:
+        tree = {"library": {"all_to_all": [GROUPED]}, "protocols": protocols}
+        without_protocol(tree, [table])
+        assert tree["library"] == {"all_to_all": [wanted]}

@@ -211,6 +211,7 @@ def _machine(
     last = _last(law, rows) if nearest else _few(law, rows)
     tree = written.tree(template, law, ranks, tables[0].collective, last)
     tree["protocols"] |= library.others(template, tree, law, tables, known)
+    library.without_protocol(tree, tables)
     predicted = tuple(law.us(coefficients.rows([table], known)) for table in tables)
     ratios = tuple(_ratios(tree, table, us) for table, us in zip(tables, predicted, strict=True))
     runs = np.concatenate([us * each for us, each in zip(predicted, ratios, strict=True)])

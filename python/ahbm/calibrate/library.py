@@ -24,7 +24,7 @@ from ahbm.selectors.files import read
 
 ONE_WAY = {"all_gather": "ring_all_gather", "reduce_scatter": "ring_reduce_scatter"}
 """Collectives whose ring goes round once, and its algorithm."""
-GROUPED = "grouped_all_to_all"
+GROUPED, PAIRWISE = "grouped_all_to_all", "pairwise_all_to_all"
 SMALL = 1 << 13
 """Bytes at which all-reduce's latency is that of other collectives: smaller ones of it may use fewer threads."""
 RING_SHARE = {"hopper": 0.82, "blackwell": 0.75}
@@ -176,3 +176,12 @@ def others(
     asked = [name for name in others if own.get(name) == list(templates.ALGORITHMS[name])]
     found = Others(declared, law, table, coefficients.rows([table], known)).protocols(asked)
     return {name: keys | written.wires(declared) for name, keys in found.items()}
+
+
+def without_protocol(declared: dict[str, Any], tables: Sequence[Table]) -> None:
+    """Lets a library send to one rank after the other where neither a protocol nor a table is of sends in a group: one
+    step for all of them would be too quick."""
+    own = declared.get("library") or {}
+    told = "p2p" in declared["protocols"] or any(table.collective == "all_to_all" for table in tables)
+    if not told and own.get("all_to_all") == [GROUPED]:
+        declared["library"] = {**own, "all_to_all": [PAIRWISE]}
