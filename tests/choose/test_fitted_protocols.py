@@ -131,7 +131,7 @@ def test_a_file_that_harms_is_told_so_by_measurements_and_by_the_model(tmp_path:
     assert by[1 << 26].harms and by[1 << 26].us == pytest.approx(800.0)
     assert by[4096].harms and by[4096].own_us == pytest.approx(17.0, rel=0.05)
     told = "\n".join(judged.lines())
-    assert "beside NCCL by itself: worse at 2 of 4 points, better beyond the band at 1; 3 were measured" in told
+    assert "beside NCCL by itself: worse at 2 of 4 points, better beyond the band at 2; 3 were measured" in told
     assert "it would lose" in told
 
 

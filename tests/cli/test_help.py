@@ -14,6 +14,7 @@ from ahbm.cli import app
 from ahbm.cli.app import MODULES, PANELS
 from support import astra_files, profiles
 from support.commands import application, commands, run
+from support.scripts import exchange
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -61,12 +62,16 @@ def test_the_examples_of_a_command_run(
         (tmp_path / "space.yaml").write_text("sizes: 1K\ndata: false\n", encoding="utf-8")
     if name == "calibrate":
         rows = "\n".join(f"{1 << at},{10 + (1 << at) / 1e5}" for at in range(10, 30, 4))
-        (tmp_path / "all_reduce.csv").write_text(f"# op: all_reduce\n# ranks: 8\nbytes,time_us\n{rows}\n", "utf-8")
+        for table in ("all_reduce.csv", "mine.csv"):
+            (tmp_path / table).write_text(f"# op: all_reduce\n# ranks: 8\nbytes,time_us\n{rows}\n", "utf-8")
         profiles.traced(tmp_path, profiles.machine(profiles.TRUE))
     if name == "compare":
         made = profiles.traced(tmp_path, profiles.machine(profiles.TRUE))
         made.rename(made.with_name("recorded.json.gz"))
         profiles.recorded(tmp_path)
+    if name == "features":
+        given = 'import sys\nsys.argv[1:] = ["--ranks", sys.argv[1]]\n'
+        (tmp_path / "program.py").write_text(given + Path(exchange(tmp_path)).read_text("utf-8"), "utf-8")
     if name == "astra":
         astra_files.write(tmp_path)
     for line in lines:

@@ -58,6 +58,8 @@ BASE: dict[str, list[str]] = {
     "list": [],
     "new": ["fresh"],
     "numerics": ["--seeds", "1", "--size", "64"],
+    "paper": ["--small"],
+    "plan": ["gpt2", "-t", "dgx_h100", "--ranks", "2", "--batch", "2"],
     "probe": [],
     "report": ["all_reduce", "-b", "64", "-e", "64", "--no-explain"],
     "run": ["all_reduce", "--size", "64"],

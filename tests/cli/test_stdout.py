@@ -37,6 +37,8 @@ COMMANDS = {
     "list": [],
     "new": ["fresh"],
     "numerics": ["--seeds", "1", "--size", "64"],
+    "paper": ["--small"],
+    "plan": ["gpt2", "-t", "dgx_h100", "--ranks", "2", "--batch", "2"],
     "probe": [],
     "report": ["all_reduce", "-b", "1K", "-e", "1K", "--no-explain"],
     "run": ["all_reduce", "--size", "64"],

@@ -93,5 +93,5 @@ def test_a_pattern_is_no_call_of_a_library() -> None:
             "protocol": "simple", "launch.overhead_ns": 0, "launch.per_rank_ns": 0,
         })  # fmt: skip
         assert spoken["ipcq"]["the next SIP", nbytes] == pytest.approx(run.latency_ns, rel=0.01)
-    assert "which has ll, simple" in probe.note(load_machine("p5"))
+    assert "which has few_bytes, ll, simple" in probe.note(load_machine("p5"))
     assert not probe.note(load_machine("p5", {"protocol": "ll"})) and not probe.note(load_machine())

@@ -24,7 +24,7 @@ NAMES = ("ring_allreduce", "recursive_doubling_allreduce", "synth_greedy")
         ("npu_mesh_4x4", 1 << 14, "recursive_doubling_allreduce", None),
         ("npu_ring_8", 1 << 20, "ring_allreduce", None),
         ("dgx_h100", 64, "recursive_doubling_allreduce", "ll"),
-        ("dgx_h100", 1 << 14, "recursive_doubling_allreduce", None),
+        ("dgx_h100", 1 << 14, "recursive_doubling_allreduce", "ll"),
     ],
 )
 def test_it_chooses_by_size_and_network(machine: str, nbytes: int, chosen: str, protocol: str | None) -> None:

@@ -167,10 +167,10 @@ def others(
     """The section `protocols` of what the template's library runs for collectives that no table shows, where the tables
     are of collectives that go round a ring, on one number of ranks; {} elsewhere. declared: the machine of the law."""
     measured = {table.collective for table in tables}
-    told = [table for name in ("all_reduce", *ONE_WAY) for table in tables if table.collective == name]
-    if len({(table.ranks, table.nodes) for table in tables}) > 1 or not told:
+    shown = [table for name in ("all_reduce", *ONE_WAY) for table in tables if table.collective == name]
+    if len({(table.ranks, table.nodes) for table in tables}) > 1 or not shown:
         return {}
-    table = max(told, key=lambda each: (each.collective == told[0].collective, len(each.rows)))
+    table = max(shown, key=lambda each: (each.collective == shown[0].collective, len(each.rows)))
     own = template.tree.get("library") or {}
     others = (name for name in (*ONE_WAY, "all_to_all") if name not in measured)
     asked = [name for name in others if own.get(name) == list(templates.ALGORITHMS[name])]
@@ -182,6 +182,6 @@ def without_protocol(declared: dict[str, Any], tables: Sequence[Table]) -> None:
     """Lets a library send to one rank after the other where neither a protocol nor a table is of sends in a group: one
     step for all of them would be too quick."""
     own = declared.get("library") or {}
-    told = "p2p" in declared["protocols"] or any(table.collective == "all_to_all" for table in tables)
-    if not told and own.get("all_to_all") == [GROUPED]:
+    shown = "p2p" in declared["protocols"] or any(table.collective == "all_to_all" for table in tables)
+    if not shown and own.get("all_to_all") == [GROUPED]:
         declared["library"] = {**own, "all_to_all": [PAIRWISE]}

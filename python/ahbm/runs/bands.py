@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ahbm._core import Machine
 from ahbm.config.topology import COUNT
@@ -35,6 +35,12 @@ class Band:
     others: tuple[float, float] | None = None
     """What eight of ten other clusters of its kind take more than the machine, least and most, in percent; None where
     that is not known."""
+
+    @staticmethod
+    def of(data: Mapping[str, Any]) -> Band:
+        """The inverse of `dataclasses.asdict`, of JSON."""
+        others = data.get("others")
+        return Band(**{**data, "others": None if others is None else tuple(others)})
 
 
 def band(machine: Machine, collective: str, algorithm: str, ranks: int, nbytes: int, knobs: str = "") -> Band | None:

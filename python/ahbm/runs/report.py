@@ -184,7 +184,7 @@ class Report(Run):
             known = dict(json.loads(data) if isinstance(data, str) else data)
             known["checks"] = tuple(known.get("checks", ()))
             known["notes"] = tuple(known.get("notes", ()))
-            known["band"] = None if known.get("band") is None else Band(**known["band"])
+            known["band"] = None if known.get("band") is None else Band.of(known["band"])
             known["resized"] = None if known.get("resized") is None else Resized.from_json(known["resized"])
             known["findings"] = tuple(map(Finding.from_json, known.get("findings", ())))
             ns, _, reason = (known.pop(name) for name in OF_BOUND[:3])

@@ -223,7 +223,7 @@ async fn process(sim: &Sim<'_, impl Recorder>, role: Role) {
     loop {
         let pause = sim.agents[agent.0 as usize].borrow_mut().advance(sim, agent);
         if let Some(ties) = sim.ties {
-            ties.waits(agent.0);
+            ties.waits(agent.0, if let Pause::Until(time) = pause { Some(time) } else { None });
         }
         match pause {
             Pause::Park => sim.engine.park().await,

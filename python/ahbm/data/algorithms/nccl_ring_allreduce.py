@@ -1,14 +1,12 @@
 """Ring all-reduce as NCCL runs it: `ring_allreduce` in channels and slices.
 
 The participants (every cube of every SIP) form one ring. In n-1 steps each chunk travels once round it, gathering
-contributions; in n-1 more steps the finished chunks travel round again. Each chunk is reduced in one fixed order, so
-all participants end with the same bits.
+contributions; in n-1 more the finished chunks travel round again. All participants end with the same bits.
 
 Parameters: `channels` are rings with a part of the tile each. Every second one goes the other way round; with ranks
 that share nodes, all go one way, and each leaves the nodes at another rank. 0: two, or as many as ranks share a node,
 fewer where a message had less than 4 KiB. A message of a chunk is cut in `slices` of 32 KiB or more, of which one
-travels while the next one is reduced. A chunk has at most `chunk_bytes`: a channel with more goes round several
-times. 0: no limit.
+travels while the next is reduced. A chunk has at most `chunk_bytes` (0: any): a channel with more goes round again.
 
 Cost for tiles of m bytes and n participants: 2 (n-1) alpha + 2 m beta (n-1)/n; bandwidth-optimal. Of s slices, a step
 takes the longer of beta m/n and alpha + beta m/(n s).

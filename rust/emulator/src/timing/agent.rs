@@ -82,10 +82,11 @@ pub(super) async fn open(sim: &Sim<'_, impl Recorder>, me: AgentId, start: u32) 
         state.borrow_mut().wait = Wait::Counter(start);
         sim.engine.park().await;
     }
-    state.borrow_mut().clock += sim.engine.now();
+    let clock = state.borrow().clock + sim.engine.now();
+    state.borrow_mut().clock = clock;
     // Agents that need not wait start in their own order, whatever let them start.
     if let Some(ties) = sim.ties.filter(|_| waits) {
-        ties.starts(me.0, start);
+        ties.starts(me.0, start, clock);
     }
     sim.recorder.opened(me, start);
 }

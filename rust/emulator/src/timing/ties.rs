@@ -132,15 +132,17 @@ impl Ties {
         self.added.borrow_mut()[counter as usize] = because;
     }
 
-    /// An agent starts as the counter that it waited for is no longer zero.
-    pub(super) fn starts(&self, agent: u32, counter: u32) {
-        self.starts[agent as usize].set(self.added.borrow()[counter as usize]);
+    /// An agent starts at a time, by the launch after the counter that it waited for is no longer zero.
+    pub(super) fn starts(&self, agent: u32, counter: u32, at: Time) {
+        let start = self.added.borrow()[counter as usize];
+        self.starts[agent as usize].set(Start { at, ..start });
     }
 
-    /// An agent waits.
-    pub(super) fn waits(&self, agent: u32) {
+    /// An agent waits: until a time, or for something. Its launch is no wait: those that start with it have one, too.
+    pub(super) fn waits(&self, agent: u32, until: Option<Time>) {
         let start = &self.starts[agent as usize];
-        start.set(Start { fresh: false, ..start.get() });
+        let fresh = start.get().fresh && until == Some(start.get().at);
+        start.set(Start { fresh, ..start.get() });
     }
 
     /// A host is told that something has ended, of an alarm or of something else.

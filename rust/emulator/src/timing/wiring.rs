@@ -485,6 +485,9 @@ struct Routes<'a> {
     max_hops: u64,
 }
 
+/// The part by which the ways of a node differ from their trunk where machines round what a way gains by striping.
+const ROUNDED: f64 = 1e-5;
+
 /// The bandwidth of the slowest way of a route to or from the trunks between nodes, in GB/s.
 fn ways_gbs(machine: &Machine, route: &Route) -> f64 {
     let ways = route.hops.iter().filter(|hop| !machine.is_trunk(hop.link));
@@ -524,7 +527,7 @@ impl Routes<'_> {
             prefix = (prefix ^ (u64::from(hop.link.0) + 1)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
             let trunk = machine.is_trunk(hop.link);
             let times = stand.map_or(1, |stand| stand.times);
-            let open = trunk && rate.gbs() >= way * f64::from(machine.node_size());
+            let open = trunk && rate.gbs() * (1.0 + ROUNDED) >= way * f64::from(machine.node_size());
             self.hops.push(Hop { link, exclusive: false, trunk, open, times, rate, after: hop.after_ps });
         }
         let entry = route.hops.first().map_or(Rate::UNLIMITED, |h| machine.link_rate(h.link));
