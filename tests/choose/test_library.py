@@ -17,7 +17,7 @@ pytest.importorskip("ahbm.choose.environment")
 def env() -> object:
     knobs = LibraryKnobs(Catalogue.of("all_reduce", ["nccl_ring_allreduce", "tree_allreduce"]))
     return gymnasium.make(
-        "ahbm/SelectKnobs-v1", outcomes=LiveKnobs(knobs, "dgx_h100"), mix=Mix([64, 1 << 22]), calls=40
+        "ahbm/SelectKnobs-v1", outcomes=LiveKnobs(knobs, "dgx_h100"), mix=Mix([64, 1 << 28]), calls=40
     )
 
 
@@ -37,7 +37,7 @@ def test_an_action_is_five_parts(env: object) -> None:
         for _ in range(3):
             info = env.step(at | {part: value})[4]  # type: ignore[attr-defined]
             seen[part, info["bytes"]] = info
-    big, small = 1 << 22, 64
+    big, small = 1 << 28, 64
     assert env.step(at | {"algorithm_id": 1, "channels": 1})[4]["without_effect"] == ("channels",)  # type: ignore[attr-defined]
     # LL was fitted to few bytes: beyond them it is refused, and the slowest that runs takes its place.
     assert seen["protocol", big]["refused"][0] == "AHBM-C192"

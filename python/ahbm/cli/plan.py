@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from math import isfinite
+from os.path import isfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +14,9 @@ from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
 from ahbm.cli.options import Json, Place, parse_ranks
 from ahbm.errors import ConfigError
+
+MOST = 1 << 17
+"""Ranks, stages or sequences that a plan tries."""
 
 
 def _list(about: str) -> typer.models.OptionInfo:
@@ -64,7 +69,9 @@ def plan(
 
     if place.ranks is None:
         raise ConfigError("AHBM-C146", "ahbm plan divides a model over ranks", hint="--ranks 64")
-    values = like(model) if model in names() or not Path(model).exists() else read_manifest(model)
+    if memory_gib is not None and not isfinite(memory_gib):
+        raise ConfigError("AHBM-C146", f"--memory-gib {memory_gib}: no rank has so much", hint="80")
+    values = like(model) if model in names() or not isfile(model) else read_manifest(model)
     numbers: dict[str, str | None] = {
         "tp": tp,
         "pp": pp,
@@ -100,8 +107,11 @@ def ranks_of(place: Place) -> int:
 
 
 def _numbers(name: str, text: str) -> list[int]:
-    """Raises ConfigError (AHBM-C146) for what are no numbers."""
+    """Raises ConfigError (AHBM-C146) for what are no numbers, or none of a plan."""
     try:
-        return [int(part) for part in text.split(",")]
+        found = [int(part) for part in text.split(",")]
     except ValueError:
-        raise ConfigError("AHBM-C146", f"--{name.replace('_', '-')} {text[:40]}: no numbers", hint="1,2,4") from None
+        found = []
+    if not found or not all((0 if name == "zero" else 1) <= number <= MOST for number in found):
+        raise ConfigError("AHBM-C146", f"--{name.replace('_', '-')} {text[:40]}: no numbers of a plan", hint="1,2,4")
+    return found

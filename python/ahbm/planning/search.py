@@ -257,10 +257,10 @@ def _measured(
     files = [str(_manifest(plan.step, folder)) for plan in plans]
     space = Space(jobs=files, topologies=topology, overrides=dict(overrides))
     table = sweep(space, store=store, executor=executor, jobs=jobs)
-    found = dict(
-        zip(table.column("job"), zip(table.column("code"), table.column("latency_ns"), strict=True), strict=True)
-    )
-    return [found[file] for file in files]
+    # A store has the path that a plan's file had when it was measured.
+    names = [Path(job).name for job in table.column("job")]
+    found = dict(zip(names, zip(table.column("code"), table.column("latency_ns"), strict=True), strict=True))
+    return [found[Path(file).name] for file in files]
 
 
 def _manifest(of: Transformer, folder: Path) -> Path:

@@ -268,7 +268,9 @@ class Synthesis:
 
     def _with_protocol(self) -> tuple[str, Program]:
         """The protocol that is quickest for the size, "" for none to choose, and the program on the machine with it."""
-        names = [each.name for each in usable(self.machine, self.nbytes, len(self.ranks))]
+        known = usable(self.machine, self.nbytes, len(self.ranks))
+        # Those that name algorithms go with these alone.
+        names = [each.name for each in ([each for each in known if not each.algorithms] or known)]
         priced = [(name, self.machine.with_costs(CallCosts(name, self.nbytes))) for name in names]
         found = [(name, self.program.on(machine)) for name, machine in priced]
         if len(found) < 2:
