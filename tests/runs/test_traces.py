@@ -270,7 +270,7 @@ def test_a_trace_of_no_known_size_has_no_protocol_and_says_so(tmp_path: Path) ->
     # Half a ring performs nothing that has a size.
     half = [nodes[: len(nodes) // 2] for nodes in bare_ring(8, 1 << 20, 0)]
     trace = f"{write(tmp_path / 'bare', half)}.0.et"
-    told = "note: without a protocol of the machine's library, which has few_bytes, ll, simple, ring_ll, ring_simple, p2p"
+    told = "note: without a protocol of the machine's library, which has few_bytes, ll, simple, ring_ll, ring_simple"
     run = CliRunner().invoke
     for command in ("run", "explain", "inspect"):
         out = run(app, [command, trace, "-t", "p5"]).stdout
