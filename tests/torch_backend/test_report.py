@@ -62,7 +62,7 @@ def test_a_report_tells_protocols_and_what_is_known_of_the_error(
     ahbm.torch.spawn(worker, world_size=8, topology="p5")
     notes = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: ")]
     assert [note.partition(",")[0] for note in notes] == [
-        "note: protocols: simple of 3 calls",
+        "note: protocols: ll of 1 call",
         "note: calibrated: near 2 of 3 calls",
         "note: 1 of 3 calls are outside the calibrated range",
     ]
