@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ahbm.base.foreign import known
 from support.commands import run
 
 FILES = {
@@ -42,6 +43,25 @@ def test_an_error_says_what_a_file_is(tmp_path: Path, command: str) -> None:
         assert code != 0 and what in said, (command, name, said)
         # The machine of -t is a file of another tool: its error is as it was.
         assert reader in said.replace("./", "") or "machines are read from" in said, (command, name, said)
+
+
+@pytest.mark.parametrize("command", READS)
+def test_what_a_command_reads_is_what_it_is_known_for(tmp_path: Path, command: str) -> None:
+    for name, (text, _, _) in FILES.items():
+        (tmp_path / name).write_text(text)
+        found = known(tmp_path / name)
+        assert found is not None and found.is_read_by(command, [name]) == (name in READS[command]), name
+
+
+def test_files_that_commands_write_are_known_as_what_reads_them(tmp_path: Path) -> None:
+    assert run("ahbm", ["synth", "all_gather", "-t", "npu_ring_8", "-b", "1K", "-o", "plan.xml"], tmp_path)[0] == 0
+    assert run("ahbm", ["convert", "plan.xml", "plan.json"], tmp_path)[0] == 0
+    (tmp_path / "bench.json").write_text(run("ahbm", ["bench", "all_reduce", "--sizes", "1K", "--json"], tmp_path)[1])
+    assert run("ahbm", ["topology", "npu_ring_8", "-o", "mine.yaml"], tmp_path)[0] == 0
+    reads = {"plan.xml": "check", "plan.json": "check", "bench.json": "compare", "mine.yaml": "topology"}
+    for name, command in reads.items():
+        found = known(tmp_path / name)
+        assert found is not None and found.is_read_by(command, [name]), name
 
 
 def test_a_trace_is_told_from_its_text(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ahbm.cli.app import Command, app
-from ahbm.cli.options import Json, Limits
+from ahbm.cli.options import Graphs, Json, Limits
 
 SWITCH = "--rendezvous-protocol"
 FILES = (
@@ -63,15 +63,7 @@ def astra(
     injection_scale: Annotated[
         float, typer.Option("--injection-scale", help="Parity: factor of endpoint-delay.")
     ] = 1.0,
-    graphs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--collective_algorithm",
-            "--collective-algorithm",
-            metavar="[COLLECTIVE=]GRAPH",
-            help="An algorithm graph for the calls of as many ranks as it has; repeatable.",
-        ),
-    ] = None,
+    graphs: Graphs = None,
     rendezvous: Annotated[
         str, typer.Option(SWITCH, metavar="true|false", help="Parity: 8192 bytes ask for each message.")
     ] = "false",

@@ -44,6 +44,15 @@ Ranks = Annotated[
     typer.Option("--ranks", metavar="N", help="The machine with this many SIPs, one rank on each; grids near square."),
 ]
 Ccl = Annotated[Path | None, typer.Option("--ccl", help="Path of a ccl.yaml.")]
+Graphs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--collective_algorithm",
+        "--collective-algorithm",
+        metavar="[COLLECTIVE=]GRAPH",
+        help="Jobs: an algorithm graph for the calls of as many ranks as it has; repeatable.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, errors too.")]
 Dtype = Annotated[
     str,

@@ -20,7 +20,7 @@ from ahbm.cli.app import app
 from ahbm.cli.excerpts import Excerpts
 from ahbm.cli.groups import grouped
 from ahbm.cli.interrupts import leave_to_script
-from ahbm.cli.options import Algorithms, Asked, Check, Json, NoData
+from ahbm.cli.options import Algorithms, Asked, Check, Graphs, Json, NoData
 from ahbm.cli.output import fail, fail_if_wrong, fail_where, print_rows
 from ahbm.cli.targets import Targeted, arguments_of, refuse_arguments
 from ahbm.errors import ConfigError
@@ -35,15 +35,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class _Asked(Asked):
     algorithms: Algorithms = None
-    graphs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--collective_algorithm",
-            "--collective-algorithm",
-            metavar="[COLLECTIVE=]GRAPH",
-            help="Jobs: an algorithm graph for the calls of as many ranks as it has; repeatable.",
-        ),
-    ] = None
+    graphs: Graphs = None
     selector: Annotated[
         str | None,
         typer.Option("--selector", metavar="NAME|FILE", help="What chooses: prior, nccl, shortlist, or a file."),
