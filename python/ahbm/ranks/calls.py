@@ -195,7 +195,9 @@ def calibrated(calls: Iterable[CallRecord], machine: Machine) -> list[str]:
     note = cache(lambda *kind: bands.note_of(machine, *kind))
     return bands.over(
         (
-            bands.Noted("", number, note(call.collective, call.algorithm, call.ranks, call.bytes, call.knobs))
+            bands.Noted(
+                "", number, note(call.collective, call.algorithm, call.ranks, call.bytes, call.knobs), call.copies
+            )
             for number, call in enumerate(calls)
         ),
         "calls",
