@@ -11,6 +11,7 @@ import pytest
 import ahbm
 from ahbm import DPPolicy
 from ahbm.base.request import Request
+from ahbm.choice import configured
 from ahbm.choice.configured import COMPARED_PES
 from ahbm.config.ccl import CclConfig
 from ahbm.config.topology import load_machine
@@ -74,10 +75,29 @@ def test_one_of_a_list_of_one_is_not_simulated(monkeypatch: pytest.MonkeyPatch) 
 def test_large_machines_take_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Emulator(load_machine("npu_ring_8", {"system.sips.count": COMPARED_PES + 1}), CclConfig.packaged())
     monkeypatch.setattr(Emulator, "cost", None)
+    monkeypatch.setattr(configured, "RIVAL_PES", COMPARED_PES)
     found = compiled(machine, of(machine, 256, placed=False))
     assert found.algorithm == REFERENCE
     note = f"{REFERENCE} runs: of 6 the first, as none are compared among more than {COMPARED_PES} PEs"
     assert found.notes == (note,)
+
+
+def test_larger_machines_compare_what_is_simulated_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ring takes many steps: it is not simulated, and what is in its place is not slower than the first."""
+    machine = Emulator(load_machine("npu_switch_8", {"system.sips.count": 2 * COMPARED_PES}), CclConfig.packaged())
+    request = of(machine, 4096, placed=False)
+    found = compiled(machine, request)
+    assert (found.algorithm, found.notes) == (
+        "recursive_doubling_allreduce",
+        ("recursive_doubling_allreduce runs: the quickest of 3 that were simulated",),
+    )
+    monkeypatch.setattr(configured, "FEW_EVENTS", 1)
+    alone = Emulator(machine.machine, CclConfig.packaged())
+    first = compiled(alone, request)
+    assert first.notes == (
+        f"{first.algorithm} runs: of 5 the first, as no other is simulated with few calls and events",
+    )
+    assert found.latency_ps < first.latency_ps
 
 
 def test_what_one_algorithm_refuses_another_does(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -109,10 +129,7 @@ def test_many_ranks_get_an_algorithm_of_few_steps() -> None:
     sips = {"system.sips.count": 8192}
     report = ahbm.run(topology="npu_hypercube_16", overrides=sips, bytes_per_rank=1 << 16, data=False)
     assert report.algorithm == "recursive_doubling_allreduce"
-    assert report.notes == (
-        "recursive_doubling_allreduce runs: ring_allreduce and bidirectional_ring_allreduce and all_pairs_allreduce "
-        "would make more than 134217728 tl calls",
-    )
+    assert report.notes == ("recursive_doubling_allreduce runs: the quickest of 2 that were simulated",)
 
 
 @pytest.mark.slow

@@ -15,12 +15,18 @@ from ahbm.config.rules import Place
 from ahbm.core.choice import CONFIGURED, DEFAULT, Choice
 from ahbm.core.compiled import Cost
 from ahbm.core.emulator import Emulator
-from ahbm.errors import ConfigError
+from ahbm.errors import AhbmError, ConfigError
 
 COMPARED_PES = 1024
 """PEs of one group among which the quickest of several algorithms is found by simulating each."""
 MODERATE_OPS = 1 << 27
-"""Among more of them, the first of several algorithms runs that takes no more operations than this."""
+"""Among more of them, the first of several algorithms is taken that makes no more `tl` calls than this."""
+RIVAL_PES = 8192
+"""Among no more PEs it is compared with those that make no more calls than..."""
+FEW_OPS = 1 << 20
+"""... these, and end within..."""
+FEW_EVENTS = 1 << 23
+"""... so many events of the simulation."""
 KNOWN_CALLS = 4096
 """Kinds of calls whose choice is remembered."""
 
@@ -107,8 +113,9 @@ def best(emulator: Emulator, request: Request, names: Sequence[str]) -> tuple[st
     """The quickest of the algorithms that know the network, simulated once per request, and a note that says so; the
     first of equals.
 
-    Among more than `COMPARED_PES` PEs it is the first that makes at most `MODERATE_OPS` `tl` calls; where none can
-    perform the request, the first that knows the network, whose error is then raised by who compiles it.
+    Among more than `COMPARED_PES` PEs it is the first that makes at most `MODERATE_OPS` `tl` calls; among up to
+    `RIVAL_PES` those are simulated besides that make at most `FEW_OPS` calls and take at most `FEW_EVENTS`. Where none
+    can perform the request, it is the first that knows the network, whose error is then raised by who compiles it.
     """
     layout = emulator.layout(request, emulator.ccl.settings(names[0]).world_size)
     network = layout.network.topology
@@ -121,26 +128,49 @@ def best(emulator: Emulator, request: Request, names: Sequence[str]) -> tuple[st
         known = [name for name in known if any(name in own for _, own in ways)]
         if len(known) == 1:
             return known[0], ()
-    few = request.world_size * (emulator.machine.cubes if request.placement is None else request.tiles) <= COMPARED_PES
+    pes = request.world_size * (emulator.machine.cubes if request.placement is None else request.tiles)
     # What an algorithm takes by a protocol of its own is known when it has run.
     differ = any(len(own) < len(known) for _, own in ways)
-    if few or differ:
-        costs = {name: emulator.cost(request, name) for name in known}
-        for name, cost in costs.items():
-            message = f"takes {cost.ps / 1000:,.2f} ns" if isinstance(cost, Cost) else f"does not do: {cost.message}"
-            log("emulator", INFO, "%s %s", name, message)
-        times = {name: cost.ps for name, cost in costs.items() if isinstance(cost, Cost)}
-        if (winner := quickest(times)) is not None:
-            note = f"{winner} runs: the quickest of {len(times)} that were simulated"
-            log("emulator", INFO, "%s", note)
-            return winner, (note,)
-        return _first_that_knows(emulator, names, network)
+    if pes <= COMPARED_PES or differ:
+        return _simulated(emulator, request, known) or _first_that_knows(emulator, names, network)
     protocol = ways[0][0] if ways else None
-    at = next((at for at, name in enumerate(known) if emulator.affords(request, name, MODERATE_OPS, protocol)), 0)
-    why = f"of {len(known)} the first, as none are compared among more than {COMPARED_PES} PEs"
-    if at:
-        why = f"{' and '.join(known[:at])} would make more than {MODERATE_OPS} tl calls"
-    return known[at], (f"{known[at]} runs: {why}",)
+    rivals: list[str] = []
+    if pes <= RIVAL_PES:
+        # Once it is compiled, anything is affordable; what cannot perform the request is, too, and is no rival.
+        rivals = [name for name in known if emulator.affords(request, name, FEW_OPS, protocol)]
+    first = next((name for name in known if emulator.affords(request, name, MODERATE_OPS, protocol)), known[0])
+    rivals = [name for name in rivals if name != first and _is_short(emulator, request, name)]
+    if rivals and (found := _simulated(emulator, request, [first, *rivals])) is not None:
+        return found
+    why = f"of {len(known)} the first, as none are compared among more than {RIVAL_PES} PEs"
+    if pes <= RIVAL_PES:
+        why = f"of {len(known)} the first, as no other is simulated with few calls and events"
+    if before := known[: known.index(first)]:
+        why = f"{' and '.join(before)} would make more than {MODERATE_OPS} tl calls"
+    return first, (f"{first} runs: {why}",)
+
+
+def _is_short(emulator: Emulator, request: Request, name: str) -> bool:
+    try:
+        return emulator.compile(request, name).ends_within(FEW_EVENTS)
+    except AhbmError as error:
+        log("emulator", INFO, "%s does not do: %s", name, error.message)
+        return False
+
+
+def _simulated(emulator: Emulator, request: Request, names: Sequence[str]) -> tuple[str, tuple[str, ...]] | None:
+    """The quickest, and a note that says so; None where none of them performs the request."""
+    costs = {name: emulator.cost(request, name) for name in names}
+    for name, cost in costs.items():
+        message = f"takes {cost.ps / 1000:,.2f} ns" if isinstance(cost, Cost) else f"does not do: {cost.message}"
+        log("emulator", INFO, "%s %s", name, message)
+    times = {name: cost.ps for name, cost in costs.items() if isinstance(cost, Cost)}
+    winner = quickest(times)
+    if winner is None:
+        return None
+    note = f"{winner} runs: the quickest of {len(times)} that were simulated"
+    log("emulator", INFO, "%s", note)
+    return winner, (note,)
 
 
 def _first_that_knows(emulator: Emulator, names: Sequence[str], network: str) -> tuple[str, tuple[str, ...]]:

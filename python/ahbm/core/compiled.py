@@ -16,7 +16,7 @@ from ahbm._core import Memory, Program, Recipe, Timeline
 from ahbm.base.request import Request
 from ahbm.core.limits import Bound
 from ahbm.core.with_knobs import WithKnobs
-from ahbm.errors import AhbmError, Finding, described
+from ahbm.errors import AhbmError, BudgetError, Finding, described
 from ahbm.source.algorithm import Algorithm, Lowered
 
 SPARE_BYTES = 1 << 30
@@ -111,6 +111,19 @@ class Compiled:
                     return self._timelines[recorded]
             self._timelines[record] = self.program.simulate(record=record, max_events=self.event_budget)
             return self._timelines[record]
+
+    def ends_within(self, events: int) -> bool:
+        """Whether it is simulated in so many events; then its timeline is there. Raises DeadlockError."""
+        if self.program is None:
+            return True
+        with self._lock:
+            if not self._timelines:
+                try:
+                    most = min(events, self.event_budget)
+                    self._timelines[False] = self.program.simulate(record=False, max_events=most)
+                except BudgetError:
+                    return False
+            return True
 
     def recipe(self, timeline: Timeline) -> Recipe | None:
         """How to make the results of the operands without buffers, made when it is first asked for, of a long program
