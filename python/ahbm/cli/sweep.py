@@ -16,6 +16,7 @@ from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
     from ahbm.table.rows import Rows
+    from ahbm.table.store import Store
 
 ACTIONS = ("show", "diff", "compact")
 SHOWN = 40
@@ -39,10 +40,10 @@ def sweep(
         ),
     ],
     stores: Annotated[
-        list[Path] | None, typer.Argument(help="Of show, diff and compact: stores of sweeps.", show_default=False)
+        list[str] | None, typer.Argument(help="Of show, diff and compact: stores of sweeps.", show_default=False)
     ] = None,
     output: Annotated[
-        Path | None, output_option("The folder of the rows; those in it are not run again. Of show: a chart.")
+        str | None, output_option("The folder of the rows; those in it are not run again. Of show: a chart.")
     ] = None,
     jobs: Processes = None,
     dask: Annotated[
@@ -84,7 +85,7 @@ def sweep(
         hint = "ahbm sweep SPACE.yaml -o DIR; ahbm sweep show DIR; ahbm sweep diff DIR DIR"
         raise ConfigError("AHBM-C146", f"ahbm sweep {what[:40]} takes {wanted} stores, not {len(folders)}", hint=hint)
     if what == "show":
-        _show(folders[0], output, pareto, best, sensitivity, as_csv, as_json)
+        _show(folders[0], None if output is None else Path(output), pareto, best, sensitivity, as_csv, as_json)
     elif what == "diff":
         _diff(folders[0], folders[1], as_json)
     elif what == "compact":
@@ -96,11 +97,13 @@ def sweep(
         _run(Path(what), output, jobs, dask, as_json)
 
 
-def _run(path: Path, output: Path | None, jobs: int | None, dask: str | None, as_json: bool) -> None:
+def _run(path: Path, output: str | None, jobs: int | None, dask: str | None, as_json: bool) -> None:
     from ahbm.base.host import processors
     from ahbm.base.sizes import resize_notes
+    from ahbm.sweeps.clusters import dask_executor
+    from ahbm.sweeps.running import Progress, swept
     from ahbm.sweeps.space import Space
-    from ahbm.sweeps.sweep import Progress, dask_executor, swept, workers_of
+    from ahbm.sweeps.sweep import workers_of
 
     space = Space.of(path)
     if output is None:
@@ -132,7 +135,7 @@ def _run(path: Path, output: Path | None, jobs: int | None, dask: str | None, as
 
 
 def _show(
-    folder: Path,
+    folder: str,
     output: Path | None,
     pareto: str | None,
     best: bool,
@@ -140,35 +143,28 @@ def _show(
     as_csv: bool,
     as_json: bool,
 ) -> None:
-    from ahbm.sweeps import answers
+    from ahbm.sweeps import stored
     from ahbm.table.store import Store
 
     goals = [goal.strip() for goal in pareto.split(",")] if pareto is not None else ["time"] if best else []
     store = Store(folder)
+    _tell_unfinished(store)
     if output is not None:
         from ahbm.views.page import require_extra
 
         require_extra()
         from ahbm.views.sweeps import draw
 
-        draw(store.rows(), [] if best else goals, output, folder.name)
+        draw(store.rows(), [] if best else goals, output, Path(folder).name)
         typer.echo(f"wrote {output}")
         return
     if sensitivity:
-        effects = answers.sensitivity(store.rows())
+        effects = stored.sensitivity(store)
         texts = [f"{effect.factor:8.3f}x  {effect.key}: {_shares(effect.values)}" for effect in effects]
         _print([effect.to_json() for effect in effects], texts, as_csv, as_json)
         return
     if goals:
-        # The columns of the goals decide; the rest is read of what they leave.
-        needed = [answers.column(goal.removeprefix("-")) for goal in goals]
-        wrong: dict[str, None] = {}
-
-        def choose(rows: Rows, places: Any) -> Any:
-            wrong.update(dict.fromkeys(answers.wrong_by(rows)))
-            return answers.pareto(rows, goals, places)
-
-        found = store.chosen([*answers.JUDGED, *needed], choose)
+        found, wrong = stored.pareto(store, goals)
         if wrong:
             typer.echo(f"note: wrong results take no part: {', '.join(wrong)}", err=True)
     else:
@@ -179,6 +175,12 @@ def _show(
         names = list(found.columns)
         lines = found.csv().splitlines() if as_csv else []
         _print(found.take(range(len(found))) if as_json else names, lines, as_csv, as_json)
+
+
+def _tell_unfinished(store: Store) -> None:
+    found = store.unfinished()
+    if found is not None:
+        typer.echo(f"note: {store.folder} is {found}", err=True)
 
 
 def _shares(values: Any) -> str:
@@ -217,11 +219,14 @@ def _table(rows: Rows, goals: list[str]) -> None:
         typer.echo("".join(f"note: {note}\n" for note in bands.of_rows(facts)), nl=False)
 
 
-def _diff(before: Path, after: Path, as_json: bool) -> None:
+def _diff(before: str, after: str, as_json: bool) -> None:
     from ahbm.sweeps.answers import changes
     from ahbm.table.store import Store
 
-    found, same = changes(Store(before).rows(), Store(after).rows())
+    stores = Store(before), Store(after)
+    for store in stores:
+        _tell_unfinished(store)
+    found, same = changes(*(store.rows() for store in stores))
     if as_json:
         typer.echo(json.dumps({"same": same, "changes": [change.to_json() for change in found]}, indent=2))
         return

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from itertools import product
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -163,20 +162,32 @@ class Space:
             laid["overrides"] = {**(self.overrides or {}), **(overrides_of(laid["overrides"]) or {})}
         return replace(self, cases=(), **laid)
 
-    def points(self) -> Iterator[Sweep]:
-        """A sweep on each machine, of what is the same for all cases there, in order: topologies, then overrides, then
-        the points of the ranges."""
+    @cached_property
+    def _drawn_points(self) -> Sequence[dict[str, float | int]]:
+        return sampled(self.drawn, self.random, self.sobol, self.sample_seed)
+
+    @cached_property
+    def machines(self) -> int:
+        """Machines and configurations: topologies, each with all overrides and every point of the ranges."""
+        lists = (len(several_of(value)) for value in (self.overrides or {}).values())
+        return (len(several_of(self.topologies)) or 1) * prod(lists) * (self.random or self.sobol or 1)
+
+    def on(self, number: int) -> Sweep:
+        """A sweep on one of the `machines`, of what is the same for all cases there. Their order: topologies, then
+        overrides, then the points of the ranges."""
         given = overrides_of(self.overrides) or {}
-        choices = [several_of(value) for value in given.values()]
-        samples = sampled(self.drawn, self.random, self.sobol, self.sample_seed)
-        for topology in several_of(self.topologies) or [None]:
-            for values in product(*choices):
-                chosen = dict(zip(given, values, strict=True))
-                for sample in samples:
-                    drawn = {key: value for key, value in sample.items() if key != "sizes"}
-                    sizes = (int(sample["sizes"]),) if "sizes" in sample else self.bytes
-                    terms: dict[str, Any] = {"listed": sizes, "ccl": self.ccl, "check": self.check}
-                    yield Sweep("all_reduce", 1, 1, topology=topology, overrides=chosen | drawn, **terms)
+        chosen: dict[str, Any] = {}
+        number, drawn = divmod(number, len(self._drawn_points))
+        for key, value in reversed(given.items()):
+            values = several_of(value)
+            number, at = divmod(number, len(values))
+            chosen[key] = values[at]
+        topology = (several_of(self.topologies) or [None])[number]
+        sample = self._drawn_points[drawn]
+        sizes = (int(sample["sizes"]),) if "sizes" in sample else self.bytes
+        terms: dict[str, Any] = {"listed": sizes, "ccl": self.ccl, "check": self.check}
+        overrides = {key: chosen[key] for key in given} | {key: v for key, v in sample.items() if key != "sizes"}
+        return Sweep("all_reduce", 1, 1, topology=topology, overrides=overrides, **terms)
 
     @property
     def varied(self) -> tuple[str, ...]:
@@ -207,12 +218,10 @@ class Space:
         """Cases, those that turn out to be equal counted each."""
         total = 0
         for space in self.spaces():
-            overridden = (len(several_of(v)) for v in (space.overrides or {}).values() if isinstance(v, list | tuple))
-            points = (len(several_of(space.topologies)) or 1) * prod(overridden) * (space.random or space.sobol or 1)
             axes = (space.dtypes, space.ops, space.roots, space.seeds)
             each = prod(len(several_of(axis)) for axis in axes) * (1 if "sizes" in space.drawn else len(space.bytes))
             by = len(several_of(space.algorithms)) or 1
-            total += points * by * (len(space.measured) * each + len(several_of(space.jobs)))
+            total += space.machines * by * (len(space.measured) * each + len(several_of(space.jobs)))
         return total
 
     @property
