@@ -49,7 +49,7 @@ def column(name: str) -> str:
 
 def overrides(rows: Rows) -> tuple[str, ...]:
     """The columns of overrides that were varied."""
-    return tuple(name for name in rows.columns if name not in KINDS)
+    return tuple(name for name in rows.columns if name not in KINDS and name not in rows.computed)
 
 
 def pareto(rows: Rows, goals: Sequence[str], places: NDArray[np.float64] | None = None) -> NDArray[np.int64]:
@@ -193,7 +193,7 @@ def sensitivity(rows: Rows) -> list[Effect]:
     logs = np.rint(np.log(times[known]) * SCALE).astype(np.int64)
     group = _groups(rows, ASKED)[known]
     found = {}
-    for name in keys(rows.columns):
+    for name in keys([name for name in rows.columns if name not in rows.computed]):
         codes, values = rows.classes(name)
         codes, labels = codes[known], None
         if len(values) > CLASSES and (numbers := _numbers(rows, name)) is not None:

@@ -97,11 +97,13 @@ class _Part:
         inside = min(mixed, machines - block * mixed)
         case, machine = divmod(left, inside)
         machine += block * mixed
-        places, rest = [0] * len(self.axes), case
-        for axis in reversed(range(len(self.axes))):
-            rest, places[axis] = divmod(rest, self.axes[axis])
+        places, rest = list[int](), case
+        for many in reversed(self.axes):
+            rest, place = divmod(rest, many)
+            places.insert(0, place)
+        dtype, op, root, algorithm, size, seed = places
         at = self.first + (collective * machines + machine) * self.each + case
-        return Turn(number, collective, machine, *places, at)
+        return Turn(number, collective, machine, dtype, op, root, algorithm, size, seed, at)
 
 
 class Cases:

@@ -52,13 +52,18 @@ class RayExecutor(Executor):
                 message = f"no Ray cluster answers at {address}: {type(error).__name__}"
                 raise DistributedError("AHBM-X141", message, hint="--ray auto, or --ray HOST:6379") from error
 
+        self._task = self._ray.remote(max_retries=3, num_cpus=1)(_call)
+
     def submit(self, fn: Callable[..., Any], /, *args: Any, **given: Any) -> Future[Any]:
         """A call as a task."""
-        task = self._ray.remote(max_retries=3, num_cpus=1)(fn)
-        found: Future[Any] = task.remote(*args, **given).future()
+        found: Future[Any] = self._task.remote(fn, *args, **given).future()
         return found
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Lets the cluster go, or ends it where this started it."""
         if self._own and self._ray.is_initialized():
             self._ray.shutdown()
+
+
+def _call(fn: Callable[..., Any], /, *args: Any, **given: Any) -> Any:
+    return fn(*args, **given)

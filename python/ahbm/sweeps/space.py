@@ -25,7 +25,9 @@ from ahbm.source.located import refuse_kernel
 from ahbm.sweeps.sample import Range, ranged, sampled
 from ahbm.sweeps.values import either, mapping_of, plain_values, several, sizes
 from ahbm.table.cases import Sweep
-from ahbm.table.store import kind_of
+from ahbm.table.columns import STORED
+from ahbm.table.expressions import Expression
+from ahbm.table.store import KINDS, kind_of
 
 if TYPE_CHECKING:
     from ahbm._core import Machine
@@ -54,6 +56,7 @@ KEYS: dict[str, Check] = {
     "random": integer(0, 10_000_000),
     "sobol": integer(0, 10_000_000),
     "sample_seed": integer(0, 2**63 - 1),
+    "cost": mapping_of(text, "names, each with an expression such as links * 20"),
     "cases": several(mapping(AXES, f"mappings with keys of {', '.join(AXES)}")),
 }
 
@@ -90,6 +93,9 @@ class Space:
     sobol: int = 0
     """Points of a Sobol sequence (scipy, of the extra `sweep`)."""
     sample_seed: int = 0
+    cost: Mapping[str, object] | None = None
+    """Name -> arithmetic on columns, such as "links * 20 + system.sips.link.bandwidth_gbs * 3": a column of what a case
+    costs, computed when rows are asked."""
     cases: Sequence[Mapping[str, object]] = ()
     """In place of one combination of all: each has axes that replace those of the space, and is combined by itself."""
 
@@ -118,6 +124,16 @@ class Space:
         split_overrides({key: 0 for key in self.drawn if key != "sizes"})
         for case in self.cases:
             self._with(case)
+        known = {column.name for column in STORED if column.kind is not str}
+        for name, one in self.costs.items():
+            if name in KINDS or name in self.varied:
+                raise ConfigError("AHBM-C185", f"cost: {shown(name)} is the name of a column")
+            for column in one.columns:
+                if column not in known and column not in self.varied:
+                    names = ", ".join([*sorted(known), *self.varied])
+                    hint = f"one of {names}; write what is the same everywhere as a number"
+                    told = f"cost: {name} names {column}, which is no column of numbers"
+                    raise ConfigError("AHBM-C185", told, hint=hint)
         if self.random and self.sobol:
             raise ConfigError("AHBM-C185", "random and sobol are both given", hint="give one of them")
         if bool(self.drawn) != bool(self.random or self.sobol):
@@ -151,6 +167,11 @@ class Space:
         """The ranges by key."""
         return {key: Range.of(key, value) for key, value in (self.ranges or {}).items()}
 
+    @cached_property
+    def costs(self) -> dict[str, Expression]:
+        """The columns that are computed, by name."""
+        return {str(name): Expression.of(f"cost: {name}", text) for name, text in (self.cost or {}).items()}
+
     def spaces(self) -> list[Space]:
         """The space itself; or those of its cases, in order."""
         return [self._with(case) for case in self.cases] if self.cases else [self]
@@ -160,7 +181,7 @@ class Space:
         laid: dict[str, Any] = dict(case)
         if "overrides" in laid:
             laid["overrides"] = {**(self.overrides or {}), **(overrides_of(laid["overrides"]) or {})}
-        return replace(self, cases=(), **laid)
+        return replace(self, cases=(), cost=None, **laid)
 
     @cached_property
     def _drawn_points(self) -> Sequence[dict[str, float | int]]:
@@ -178,7 +199,7 @@ class Space:
         given = overrides_of(self.overrides) or {}
         chosen: dict[str, Any] = {}
         number, drawn = divmod(number, len(self._drawn_points))
-        for key, value in reversed(given.items()):
+        for key, value in reversed(list(given.items())):
             values = several_of(value)
             number, at = divmod(number, len(values))
             chosen[key] = values[at]

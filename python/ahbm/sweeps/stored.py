@@ -104,7 +104,7 @@ def _alike(query: Query, known: str, also: Sequence[str] = ()) -> tuple[list[str
 
 
 def _effects(query: Query) -> list[answers.Effect]:
-    keys = answers.keys(query.columns)
+    keys = answers.keys([name for name in query.columns if name not in query.computed])
     if "latency_ns" not in query.columns or not keys:
         return []
     query.narrow([*answers.ASKED, *keys, "latency_ns", "wrong"])

@@ -51,6 +51,7 @@ class Table(Rows):
     ) -> None:
         super().__init__(columns, values)
         self.space, self.notes = space, tuple(notes)
+        self.computed = frozenset(space.costs)
 
     @cached_property
     def cells(self) -> tuple[Report | Refused, ...]:
@@ -222,8 +223,10 @@ def table_of(space: Space, order: Sequence[Case], rows: Mapping[str, Row]) -> Ta
         row = list(rows[case.key])
         # Equal machines have one row, whatever each of them is called.
         row[machine], row[seed] = case.sweep.machine, case.seed
-        overrides = (case.sweep.varied.get(name) for name in varied)
-        values.append((*(row[at] for at in picked), *overrides, *(row[at] for at in failed)))
+        overrides = [case.sweep.varied.get(name) for name in varied]
+        named = dict(zip((*NAMES, *varied), (*row, *overrides), strict=True))
+        cost = [one.value(named) for one in space.costs.values()]
+        values.append((*(row[at] for at in picked), *overrides, *cost, *(row[at] for at in failed)))
     machines = [case.sweep.machine for case in order]
     notes = (*resize_notes(case.resized for case in order), *work.errors(machines, (rows[case.key] for case in order)))
-    return Table((*COLUMNS, *seeds, *job, *varied, *FAILED), tuple(values), space, notes)
+    return Table((*COLUMNS, *seeds, *job, *varied, *space.costs, *FAILED), tuple(values), space, notes)

@@ -185,6 +185,12 @@ def _keep(
         store.add(setup.digest, cases, rows, setup.kinds, span=span, keys=done.keys, wrong=done.wrong)
 
 
+def measured(token: str, cases: Sequence[Case]) -> tuple[list[Row], float]:
+    """The rows of the first of some cases, and the seconds that they took, as `ahbm.table.processes.batch`."""
+    here = places(token)
+    return processes.batch(lambda case: row(case, here), cases)
+
+
 def looked_at(setup: Setup, positions: Sequence[int]) -> tuple[Done, float]:
     """The cases of positions and the sum of their keys; nothing runs."""
     start = time.perf_counter()

@@ -35,7 +35,7 @@ WINDOW = 32
 """Batches under way on an executor of which nobody says how many workers it has."""
 DEATHS = 2
 """Times that a process has to die of one item alone before the item is to blame."""
-KILLED = ("KilledWorker",)
+KILLED = ("KilledWorker", "WorkerCrashedError")
 """Names of errors by which an executor says that the workers of one call died; it goes on with the others."""
 
 _Item = TypeVar("_Item")
@@ -225,17 +225,19 @@ def run(
     workers: Workers,
     lost: Callable[[_Item, str], _Rows],
     most: int = MOST,
+    ahead: int = AHEAD,
 ) -> Iterator[tuple[Sequence[_Item], _Rows]]:
     """Calls `call` with batches of `items`, and gives batches with what they gave as they are done, in any order.
 
     items: taken as they are needed. call: sent to the workers. lost: what an item gives whose process died `DEATHS`
-    times, of which a text says more. most: items of a batch. When a pool breaks, the batches that were under way run
+    times, of which a text says more. most: items of a batch. ahead: items that are taken before
+    they are needed. When a pool breaks, the batches that were under way run
     again one after the other, each halved until the item to blame stands alone.
 
     Raises DistributedError (AHBM-X141) where workers do not start, or cannot run `call` at all; and what `items`
     raises.
     """
-    source = _Spans(items.pairs) if isinstance(items, Spans) else _Source(items)
+    source = _Spans(items.pairs) if isinstance(items, Spans) else _Source(items, ahead)
     ended: SimpleQueue[Future[tuple[_Rows, float]]] = SimpleQueue()
     """What is done, or was: a future comes here once. To look for it among those that fly would take longer, the more
     workers there are."""
@@ -323,14 +325,14 @@ def run(
 class _Source(Generic[_Item]):
     """Items, some of which are taken before they are needed."""
 
-    def __init__(self, items: Iterable[_Item]) -> None:
-        self._items = iter(items)
+    def __init__(self, items: Iterable[_Item], most: int) -> None:
+        self._items, self._most = iter(items), most
         self._ahead: deque[_Item] = deque()
         self._ended = False
 
     def look_ahead(self, idle: Callable[[], bool]) -> None:
         """Takes items while there is nothing else to do."""
-        while len(self._ahead) < AHEAD and not self._ended and idle():
+        while len(self._ahead) < self._most and not self._ended and idle():
             self._pull()
 
     def take(self, size: int, least: int, parts: int) -> tuple[_Item, ...]:

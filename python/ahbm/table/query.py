@@ -12,9 +12,10 @@ import numpy as np
 from ahbm.base.optional import needed
 from ahbm.errors import ConfigError
 from ahbm.table.columns import STORED
+from ahbm.table.expressions import Expression
 from ahbm.table.parts import FRESH, Part
 from ahbm.table.rows import Rows
-from ahbm.table.store import CELL, HIDDEN, ID, NO_PROOF, Store, columns_of
+from ahbm.table.store import CELL, HIDDEN, ID, NO_PROOF, Store, columns_of, pyarrow
 
 MEMORY = "640MiB"
 """That the engine takes; beyond it, what it sorts and groups lies on the disk."""
@@ -59,6 +60,11 @@ class Query:
         for setting in ("parquet_metadata_cache = true", "preserve_insertion_order = false"):
             self.run(f"set {setting}")
         store.place.register(self._engine)
+        space = about.get("space")
+        self._cost = dict((space.get("cost") if isinstance(space, dict) else None) or {})
+        self.computed: list[str] = []
+        """The columns that the space computes of others."""
+        self._types: dict[str, str] = {}
         self._types = self._described() if parts else {}
         self._read = "parts"
         self._each: str | None = None
@@ -118,52 +124,56 @@ class Query:
         """Every row, in order."""
         if not self.parts:
             return Rows(("key",), [])
-        return columns_of(self.table(f"select {names(self.columns)} from {self.each} order by {self.order}"))
+        return self._rows(f"select {names(self.columns)} from {self.each} order by {self.order}")
+
+    def _rows(self, text: str) -> Rows:
+        found = columns_of(self.table(text))
+        found.computed = frozenset(self.computed)
+        return found
 
     def at(self, lying: Sequence[tuple[int, int]]) -> Rows:
         """The rows that lie somewhere, in this order; of a part, only the pieces that have them are read."""
-        import pyarrow
-
-        found: dict[Any, list[Any]] = {}
+        arrow, found = pyarrow(), dict[Any, list[Any]]()
         wanted: dict[int, list[tuple[int, int]]] = {}
         for turn, (file, row) in enumerate(lying):
             wanted.setdefault(file, []).append((row, turn))
         for file, rows in wanted.items():
             with self.store.opened(self.parts[file]) as part:
                 table = _few(part, [row for row, _ in sorted(rows)])
-            table = table.append_column("turn", pyarrow.array([turn for _, turn in sorted(rows)]))
+            table = table.append_column("turn", arrow.array([turn for _, turn in sorted(rows)]))
             found.setdefault(tuple(table.column_names), []).append(table)
         pieces = []
         for number, tables in enumerate(found.values()):
             pieces.append(f"piece{number}")
-            self._engine.register(pieces[-1], pyarrow.concat_tables(tables, promote_options="permissive"))
+            self._engine.register(pieces[-1], arrow.concat_tables(tables, promote_options="permissive"))
         if not pieces:
-            return columns_of(self.table(f"select {names(self.columns)} from parts limit 0"))
+            return self._rows(f"select {names(self.columns)} from parts limit 0")
         have = {name for columns in found for name in columns}
         # Their columns are those of all parts, whatever the few have.
         columns = (
-            name_of(one) if one in have else f"null::{self._types[one]} as {name_of(one)}" for one in self.columns
+            name_of(one)
+            if one in have
+            else self._costs(one)
+            if one in self.computed
+            else f"null::{self._types[one]} as {name_of(one)}"
+            for one in self.columns
         )
         united = " union all by name ".join(f"select * from {piece}" for piece in pieces)
-        return columns_of(self.table(f"select {', '.join(columns)} from ({united}) order by turn"))
+        return self._rows(f"select {', '.join(columns)} from ({united}) order by turn")
 
     def keyed(self, wanted: set[str]) -> dict[str, tuple[Any, ...]]:
         """By key, what `STORED` says of some rows."""
-        import pyarrow
-
         if not self.parts:
             return {}
-        self._engine.register("wanted", pyarrow.table({"key": sorted(wanted)}))
+        self._engine.register("wanted", pyarrow().table({"key": sorted(wanted)}))
         text = f"select key, {names([column.name for column in STORED])} from {self.each} semi join wanted using (key)"
         return {line[0]: line[1:] for line in self.lines(text)}
 
     def cells(self, wanted: set[str]) -> dict[str, str]:
         """See `Store.cells`."""
-        import pyarrow
-
         if CELL not in self._types:
             return {}
-        self._engine.register("wanted", pyarrow.table({"key": sorted(wanted)}))
+        self._engine.register("wanted", pyarrow().table({"key": sorted(wanted)}))
         return dict(self.lines(f"select key, {CELL} from parts semi join wanted using (key) where {CELL} is not null"))
 
     def _scan(self, files: Sequence[str]) -> str:
@@ -177,8 +187,17 @@ class Query:
 
     def _described(self) -> dict[str, str]:
         files = [self._file(part) for part in self.parts]
-        self.run(f"create temp view parts as select *, file_index from {self._scan(files)}")
-        return {row[0]: row[1] for row in self.lines("describe parts")}
+        self.run(f"create temp view lying_ as select *, file_index from {self._scan(files)}")
+        self._types = {row[0]: row[1] for row in self.lines("describe lying_")}
+        self.computed = [name for name in self._cost if name not in self._types]
+        self.run(f"create temp view parts as select {', '.join(['*', *map(self._costs, self.computed)])} from lying_")
+        return {**self._types, **dict.fromkeys(self.computed, "DOUBLE")}
+
+    def _costs(self, name: str) -> str:
+        def column(of: str) -> str:
+            return name_of(of) if of in self._types and self.numeric(of) else "null"
+
+        return f"{Expression.of(name, self._cost[name]).sql(column)} as {name_of(name)}"
 
     def _differ(self) -> bool:
         """Whether the parts are one build's, all proof, with no key twice."""

@@ -28,7 +28,7 @@ from ahbm.errors import ConfigError
 from ahbm.runs.report import Report
 from ahbm.table.build import build
 from ahbm.table.cases import Case, Refused
-from ahbm.table.columns import MEASURED, STORED
+from ahbm.table.columns import MEASURED, STORED, unit_of
 from ahbm.table.parts import FRESH, Part, build_of, digest_of, key_sum, missing, united
 from ahbm.table.place import Place
 from ahbm.table.processes import LOST
@@ -104,7 +104,9 @@ class Store:
 
         Raises ConfigError: AHBM-C141 where it cannot be written, C186 for a store of an older version.
         """
-        digest = hashlib.sha256(f"{FORMAT} {json.dumps(space, sort_keys=True)}".encode()).hexdigest()[:16]
+        # What is computed of rows when they are asked does not tell spaces apart.
+        text = json.dumps({key: value for key, value in space.items() if key != "cost"}, sort_keys=True)
+        digest = hashlib.sha256(f"{FORMAT} {text}".encode()).hexdigest()[:16]
         about = {"format": FORMAT, "ahbm": build(), "digest": digest, "cases": cases, "space": space}
         content = (json.dumps(about, indent=2) + "\n").encode()
         self._names()
@@ -150,7 +152,8 @@ class Store:
         columns |= {name: [_as(kind, case.sweep.varied.get(name)) for case in cases] for name, kind in kinds.items()}
         columns |= {"space": [space] * len(cases), "at": [case.at for case in cases]}
         columns |= {CELL: list(cells)} if cells else {}
-        schema = arrow.schema([(name, _type(arrow, name, kinds)) for name in columns])
+        typed = ((name, _type(arrow, name, kinds)) for name in columns)
+        schema = arrow.schema([arrow.field(name, kind, metadata={"unit": unit_of(name)}) for name, kind in typed])
         judged = list(zip(columns["wrong"], columns["code"], strict=True))
         part = Part(
             space,
