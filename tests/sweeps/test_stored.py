@@ -32,18 +32,9 @@ def filled(seed: int, folder: str) -> Store:
             cases, rows = [], []
             for _ in range(chance.randint(0, 40)):
                 key = f"{chance.randrange(1 << 40 if number == 0 else 200):064x}"
-                gbs: Any = (
-                    chance.choice(["a", "b"]) if text else chance.uniform(1, 9) if spread else chance.randint(1, 3)
-                )
-                cases.append(
-                    Case(
-                        Sweep("all_reduce", 1, 1, varied={GBS: gbs, KIND: chance.choice([1, None])}),
-                        "x",
-                        1,
-                        at=at,
-                        key=key[::-1],
-                    )
-                )
+                gbs: Any = chance.uniform(1, 9) if spread else chance.randint(1, 3)
+                varied = {GBS: chance.choice("ab") if text else gbs, KIND: chance.choice([1, None])}
+                cases.append(Case(Sweep("all_reduce", 1, 1, varied=varied), "x", 1, at=at, key=key[::-1]))
                 at += 1
                 failed = chance.random() < 0.1
                 values = dict.fromkeys(NAMES) | {

@@ -141,14 +141,16 @@ class Query:
             with self.store.opened(self.parts[file]) as part:
                 table = _few(part, [row for row, _ in sorted(rows)])
             table = table.append_column("turn", arrow.array([turn for _, turn in sorted(rows)]))
-            found.setdefault(tuple(table.column_names), []).append(table)
+            found.setdefault(tuple(zip(table.column_names, map(str, table.schema.types), strict=True)), []).append(
+                table
+            )
         pieces = []
         for number, tables in enumerate(found.values()):
             pieces.append(f"piece{number}")
             self._engine.register(pieces[-1], arrow.concat_tables(tables, promote_options="permissive"))
         if not pieces:
             return self._rows(f"select {names(self.columns)} from parts limit 0")
-        have = {name for columns in found for name in columns}
+        have = {name for columns in found for name, _ in columns}
         # Their columns are those of all parts, whatever the few have.
         columns = (
             name_of(one)
