@@ -7,6 +7,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import groupby
 from os.path import isfile
 from pathlib import Path
@@ -63,7 +64,7 @@ class _Part:
     axes: tuple[int, ...]
     """Element types, operators, roots, algorithms, sizes, seeds."""
 
-    @property
+    @cached_property
     def each(self) -> int:
         """Cases of a collective on a machine."""
         found = 1
@@ -71,17 +72,17 @@ class _Part:
             found *= axis
         return found
 
-    @property
+    @cached_property
     def measured(self) -> int:
         """Cases of collectives."""
         return len(self.space.measured) * self.space.machines * self.each
 
-    @property
+    @cached_property
     def end(self) -> int:
         """Behind its positions."""
         return self.first + self.measured + len(self._jobs) * self.space.machines * self.axes[3]
 
-    @property
+    @cached_property
     def _jobs(self) -> list[Any]:
         return several_of(self.space.jobs)
 
