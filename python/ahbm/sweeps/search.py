@@ -22,13 +22,13 @@ from ahbm.sweeps.stored import keyed
 from ahbm.sweeps.sweep import Table, table_of, workers_of
 from ahbm.sweeps.work import Done
 from ahbm.table.cases import Case
-from ahbm.table.engine import Workers, run
+from ahbm.table.engine import Here, Workers, run
 from ahbm.table.processes import LOST, Places, dead
 from ahbm.table.running import outcome
 from ahbm.table.store import NAMES, Row, Store, is_wrong, refusal
 
 TOGETHER = 8
-"""Cases of a batch: the fewer, the sooner what was found spares others."""
+"""Cases of a batch for other processes: the fewer, the sooner what was found spares others."""
 KEPT = 200
 """Rows of a part that a search writes."""
 HALF = 2
@@ -262,7 +262,9 @@ class _Runner:
             return [refusal(case, LOST, dead(why).message)]
 
         call = partial(work.measured, uuid4().hex)
-        for cases, rows in run(new(), call, self._workers, lost, TOGETHER, 0):
+        # Here nothing is sent: every case is told before the next is asked for.
+        most = 1 if isinstance(self._workers, Here) else TOGETHER
+        for cases, rows in run(new(), call, self._workers, lost, most, 0):
             for case, row in zip(cases, rows, strict=True):
                 self._done(flying.pop(case.key), row)
                 self._new.append((case, row))
