@@ -37,9 +37,10 @@ from ahbm.sweeps.work import Done, Setup
 from ahbm.table.build import build
 from ahbm.table.cases import Case
 from ahbm.table.engine import Given, Here, Pool, Spans, Workers, run
+from ahbm.table.files import ID, KINDS, NAMES, Row, written
 from ahbm.table.parts import FRESH, Part, build_of, digest_of, key_sum
 from ahbm.table.processes import Places
-from ahbm.table.store import ID, KINDS, NAMES, Row, Store, written
+from ahbm.table.store import Store
 
 GBS = "system.sips.link.bandwidth_gbs"
 MILLION = 1_000_000

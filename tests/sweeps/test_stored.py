@@ -12,7 +12,8 @@ from ahbm.sweeps import answers, stored
 from ahbm.table import merging, query
 from ahbm.table.build import build
 from ahbm.table.cases import Case, Sweep
-from ahbm.table.store import NAMES, Store
+from ahbm.table.files import NAMES
+from ahbm.table.store import Store
 
 pytestmark = pytest.mark.usefixtures("here")
 

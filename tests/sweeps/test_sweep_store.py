@@ -17,7 +17,7 @@ from ahbm.sweeps import clusters, running, work
 from ahbm.sweeps.case import Cases, plan
 from ahbm.sweeps.running import swept
 from ahbm.sweeps.space import Space
-from ahbm.table import build, kept, processes
+from ahbm.table import build, files, kept, processes
 from ahbm.table import store as store_module
 from ahbm.table.engine import Given, Here
 from ahbm.table.processes import Places
@@ -86,7 +86,7 @@ def test_the_table_is_the_same_however_it_was_run() -> None:
 
 def test_rows_of_another_build_are_run_again_and_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
     cases = ran("s")
-    for module in (work, store_module, kept, running):
+    for module in (work, files, store_module, kept, running):
         monkeypatch.setattr(module, "build", lambda: "0.0.0+other")
     assert ran("s") == cases
     rows = Store("s").rows()

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ahbm.errors import ConfigError
+from ahbm.table.files import KINDS
 from ahbm.table.rows import Rows
-from ahbm.table.store import KINDS
 
 ALIASES = {"time": "latency_ns", "bandwidth": "link_gbs", "size": "bytes", "memory": "memory_bytes"}
 """Short names of columns."""

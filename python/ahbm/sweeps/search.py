@@ -23,9 +23,10 @@ from ahbm.sweeps.sweep import Table, table_of, workers_of
 from ahbm.sweeps.work import Done
 from ahbm.table.cases import Case
 from ahbm.table.engine import Here, Workers, run
+from ahbm.table.files import NAMES, Row, is_wrong
 from ahbm.table.processes import LOST, Places, dead
 from ahbm.table.running import outcome
-from ahbm.table.store import NAMES, Row, Store, is_wrong, refusal
+from ahbm.table.store import Store, refusal
 
 TOGETHER = 8
 """Cases of a batch for other processes: the fewer, the sooner what was found spares others."""

@@ -27,7 +27,7 @@ from ahbm.sweeps.values import either, mapping_of, plain_values, several, sizes
 from ahbm.table.cases import Sweep
 from ahbm.table.columns import STORED
 from ahbm.table.expressions import Expression
-from ahbm.table.store import KINDS, kind_of
+from ahbm.table.files import KINDS, kind_of
 
 if TYPE_CHECKING:
     from ahbm._core import Machine

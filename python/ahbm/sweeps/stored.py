@@ -9,9 +9,10 @@ import numpy as np
 
 from ahbm.errors import ConfigError
 from ahbm.sweeps import answers
+from ahbm.table.files import Row, columns_of
 from ahbm.table.query import PLACE, Query, asked, name_of, names, quoted
 from ahbm.table.rows import Rows
-from ahbm.table.store import Row, Store, columns_of
+from ahbm.table.store import Store
 
 SAMPLE = 100_000
 """Rows that are looked at first for how many values a key has."""

@@ -24,9 +24,10 @@ from ahbm.sweeps.stored import keyed
 from ahbm.table.cases import Case, Refused
 from ahbm.table.columns import FAILED, MEASURED
 from ahbm.table.engine import Given, Here, Pool, Workers
+from ahbm.table.files import NAMES, Row, is_wrong
 from ahbm.table.processes import Places
 from ahbm.table.rows import Rows
-from ahbm.table.store import NAMES, Row, Store, is_wrong
+from ahbm.table.store import Store
 
 if TYPE_CHECKING:
     from ahbm._core import Machine

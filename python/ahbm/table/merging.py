@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from ahbm.base.store import writing
 from ahbm.errors import ConfigError
+from ahbm.table.files import ID, NO_PROOF, PIECE, Files, pyarrow, written
 from ahbm.table.parts import FRESH, Part, digest_of, sums
-from ahbm.table.store import ID, NO_PROOF, PIECE, Store, pyarrow, written
 
 ROWS = 1_000_000
 """Of a merged part, about."""
@@ -24,8 +24,8 @@ RETRIES = 5
 """Times that a merge begins anew because another took the parts away."""
 
 
-def compact(store: Store) -> tuple[int, int]:
-    """See `Store.compact`."""
+def compact(store: Files) -> tuple[int, int]:
+    """See `ahbm.table.store.Store.compact`."""
     for left in reversed(range(RETRIES)):
         before = store.parts()
         try:
@@ -37,7 +37,7 @@ def compact(store: Store) -> tuple[int, int]:
     raise AssertionError
 
 
-def _merged(store: Store, before: Sequence[Part]) -> int:
+def _merged(store: Files, before: Sequence[Part]) -> int:
     if len({part.merge for part in before}) == 1 and before[0].merge != FRESH:
         return len(before)
     own = str(store.about().get("digest", ""))
@@ -69,7 +69,7 @@ def _runs(parts: Sequence[Part]) -> Iterator[list[Part]]:
         yield some
 
 
-def _twice(store: Store, parts: Sequence[Part], own: str) -> dict[Part, NDArray[np.int64]]:
+def _twice(store: Files, parts: Sequence[Part], own: str) -> dict[Part, NDArray[np.int64]]:
     """The rows of parts that others stand for: of every key, all but its first proof."""
     dropped: dict[Part, list[int]] = {}
     buckets = max(1, -(-sum(part.rows for part in parts) // LOOKED))
@@ -102,7 +102,7 @@ def _twice(store: Store, parts: Sequence[Part], own: str) -> dict[Part, NDArray[
     return {part: np.array(sorted(rows), dtype=np.int64) for part, rows in dropped.items()}
 
 
-def _written(store: Store, parts: Sequence[Part], without: dict[int, NDArray[np.int64]], merge: str) -> set[str]:
+def _written(store: Files, parts: Sequence[Part], without: dict[int, NDArray[np.int64]], merge: str) -> set[str]:
     """One part of several, or of those with other columns each its own."""
     parquet = import_module("pyarrow.parquet")
     made: set[str] = set()

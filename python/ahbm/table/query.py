@@ -13,9 +13,9 @@ from ahbm.base.optional import needed
 from ahbm.errors import ConfigError
 from ahbm.table.columns import STORED
 from ahbm.table.expressions import Expression
+from ahbm.table.files import CELL, HIDDEN, ID, NO_PROOF, Files, columns_of, pyarrow
 from ahbm.table.parts import FRESH, Part
 from ahbm.table.rows import Rows
-from ahbm.table.store import CELL, HIDDEN, ID, NO_PROOF, Store, columns_of, pyarrow
 
 MEMORY = "640MiB"
 """That the engine takes; beyond it, what it sorts and groups lies on the disk."""
@@ -28,7 +28,7 @@ PLACE = ("file_index", "file_row_number")
 _Answer = TypeVar("_Answer")
 
 
-def asked(store: Store, question: Callable[[Query], _Answer]) -> _Answer:
+def asked(store: Files, question: Callable[[Query], _Answer]) -> _Answer:
     """The answer to a question. Raises ConfigError (AHBM-C186), UnsupportedError (AHBM-U145)."""
     duckdb = needed("duckdb", "duckdb is not installed: it reads the rows of stores", "pip install ahbm[sweep]")
     for left in reversed(range(RETRIES)):
@@ -51,7 +51,7 @@ def asked(store: Store, question: Callable[[Query], _Answer]) -> _Answer:
 class Query:
     """The rows of some parts of a store."""
 
-    def __init__(self, store: Store, parts: Sequence[Part], duckdb: Any) -> None:
+    def __init__(self, store: Files, parts: Sequence[Part], duckdb: Any) -> None:
         self.store, self.parts, self._duckdb = store, parts, duckdb
         about = store.about()
         self.own, self._build = (str(about.get(name, "")) for name in ("digest", "ahbm"))
@@ -90,7 +90,7 @@ class Query:
 
     @property
     def each(self) -> str:
-        """A relation of one row for each key; see `Store.rows`."""
+        """A relation of one row for each key; see `ahbm.table.store.Store.rows`."""
         if self._each is None:
             self._each = self._read if self._differ() else self._first_of_each()
         return self._each
@@ -172,7 +172,7 @@ class Query:
         return {line[0]: line[1:] for line in self.lines(text)}
 
     def cells(self, wanted: set[str]) -> dict[str, str]:
-        """See `Store.cells`."""
+        """See `ahbm.table.store.Store.cells`."""
         if CELL not in self._types:
             return {}
         self._engine.register("wanted", pyarrow().table({"key": sorted(wanted)}))
