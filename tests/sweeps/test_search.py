@@ -75,7 +75,7 @@ def test_a_search_is_asked_and_told_and_goes_on_from_a_store() -> None:
         asked: best[0] for asked, best in done.best.items()
     }
     again, _ = optimize(space, store="rows")
-    assert again == table and len(Store("rows").rows()) == done.told
+    assert again == table and len(Store("rows").rows()) == done.measured
     ahbm.sweep(space, store="rows")
     assert len(Store("rows").rows()) == len(done.trials)
 
@@ -87,7 +87,7 @@ def test_other_searches_run_less_and_find_what_they_ran(how: dict[str, Any]) -> 
     space = drawn(5)
     whole = {row["bytes"]: row for row in fast(ahbm.sweep(space))}
     table, search = optimize(space, **how)
-    assert 0 < search.told < len(search.trials)
+    assert 0 < search.measured < len(search.trials)
     for row in table:
         assert row["latency_ns"] >= whole[row["bytes"]]["latency_ns"]
     assert optimize(space, **how)[0] == table

@@ -149,13 +149,13 @@ def _optimize(
     table, search = optimize(path, trials=trials, halving=halving, jobs=jobs, store=output, tell=tell)
     progress.clear()
     sure = trials is None and not halving
-    ran = {"cases": len(search.trials), "run": search.told, "spared": search.spared, "sure": sure}
+    ran = {"cases": len(search.trials), "run": search.measured, "spared": search.spared, "sure": sure}
     if as_json:
         typer.echo(json.dumps({**ran, "best": list(table)}, indent=2))
         return
     typer.echo(str(table))
     why = "their lower bounds are above the best" if sure else "one of them may be quicker"
-    typer.echo(f"{search.told:,} of {len(search.trials):,} cases ran, {search.spared:,} did not: {why}")
+    typer.echo(f"{search.measured:,} of {len(search.trials):,} cases ran, {search.spared:,} did not: {why}")
 
 
 def _share(text: str | None) -> tuple[int, int]:
@@ -171,12 +171,12 @@ def _agreed(cases: int, yes: bool) -> None:
     """Raises ConfigError (AHBM-C146) for very many cases to which nobody says yes."""
     if cases <= ASKED or yes:
         return
-    told = f"the space has {cases:,} cases"
+    message = f"the space has {cases:,} cases"
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         hint = "--yes runs them; a range in place of a list, with random: N, runs some of them"
-        raise ConfigError("AHBM-C146", told, hint=hint)
-    if not typer.confirm(f"{told}. Run them?", err=True):
-        raise ConfigError("AHBM-C146", f"{told}, and none of them ran")
+        raise ConfigError("AHBM-C146", message, hint=hint)
+    if not typer.confirm(f"{message}. Run them?", err=True):
+        raise ConfigError("AHBM-C146", f"{message}, and none of them ran")
 
 
 def _run(
@@ -296,11 +296,11 @@ def _widen(rows: Rows, asked: str, as_csv: bool, as_json: bool) -> None:
             f"(+{more:.1f} %)"
         )
         for what, before, after, was, now in change.times[:SHOWN]:
-            told = " ".join(
+            message = " ".join(
                 str(value) for name, value in what.items() if name in ("job", "collective", "bytes", "dtype")
             )
             by = was if was == now else f"{was} -> {now}"
-            typer.echo(f"           {told}: {before:,.2f} -> {after:,.2f} ns, {by}")
+            typer.echo(f"           {message}: {before:,.2f} -> {after:,.2f} ns, {by}")
     if not advice.changes:
         typer.echo("no design that differs in one thing costs more and no more than that")
     if advice.dearer:

@@ -67,8 +67,8 @@ def widen(rows: Rows, cost: str, share: float) -> Advice:
     for at, price in enumerate(prices.tolist()):
         design = tuple(columns[name][at] for name in keys)
         if not math.isnan(price) and designs.setdefault(design, price) != price:
-            told = f"{cost} is {designs[design]:g} and {price:g} for one design"
-            raise ConfigError("AHBM-C187", told, hint="what to widen is asked of a cost of machines")
+            message = f"{cost} is {designs[design]:g} and {price:g} for one design"
+            raise ConfigError("AHBM-C187", message, hint="what to widen is asked of a cost of machines")
     if not designs:
         raise ConfigError("AHBM-C187", f"no row has a {cost}", hint="cost: {NAME: links * 20} in the space")
     times = _times(rows, keys)

@@ -76,7 +76,7 @@ class Search:
         self.trials.sort()
         self.best: dict[Asked, tuple[float, int, Case]] = {}
         """Of what competes, the least time in ns, its place in the space, and the case."""
-        self.told = 0
+        self.measured = 0
         self._times: dict[int, float] = {}
         self._left = list(self.trials)
 
@@ -95,7 +95,7 @@ class Search:
 
     def tell(self, trial: Trial, latency_ns: float | None) -> None:
         """What a case took; None where it did not run, or its result is wrong."""
-        self.told += 1
+        self.measured += 1
         if latency_ns is None or math.isnan(latency_ns):
             return
         self._times[trial.at] = latency_ns
@@ -106,7 +106,7 @@ class Search:
     @property
     def spared(self) -> int:
         """Cases of which nobody was told."""
-        return len(self.trials) - self.told
+        return len(self.trials) - self.measured
 
     def halving(self) -> Iterator[list[Trial]]:
         """Rungs of successive halving, by size: all designs at the least size, then the better half at the next, and so

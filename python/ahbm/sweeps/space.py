@@ -132,8 +132,8 @@ class Space:
                 if column not in known and column not in self.varied:
                     names = ", ".join([*sorted(known), *self.varied])
                     hint = f"one of {names}; write what is the same everywhere as a number"
-                    told = f"cost: {name} names {column}, which is no column of numbers"
-                    raise ConfigError("AHBM-C185", told, hint=hint)
+                    message = f"cost: {name} names {column}, which is no column of numbers"
+                    raise ConfigError("AHBM-C185", message, hint=hint)
         if self.random and self.sobol:
             raise ConfigError("AHBM-C185", "random and sobol are both given", hint="give one of them")
         if bool(self.drawn) != bool(self.random or self.sobol):

@@ -124,12 +124,12 @@ def _effects(query: Query) -> list[answers.Effect]:
         values.append(f"{value} as v{number}")
     alike = _alike(query, known)[0]
     logs = f"cast(round(ln(latency_ns) * {answers.SCALE:.0f}) as bigint) as logs"
-    told = ", ".join([*alike, *values, logs])
+    taken = ", ".join([*alike, *values, logs])
     by = ", ".join(f"({', '.join([*alike, f'v{number}'])})" for number in range(len(keys)))
     of = ", ".join(f"v{number}" for number in range(len(keys)))
     lines = query.lines(
         f"select {', '.join([*alike, ''])} {of}, grouping({of}), cast(sum(logs) as varchar), count(*) "
-        f"from (select {told} from {known}) group by grouping sets ({by})"
+        f"from (select {taken} from {known}) group by grouping sets ({by})"
     )
     found: dict[str, list[tuple[Any, Any, int, int]]] = {name: [] for name in keys}
     for line in lines:

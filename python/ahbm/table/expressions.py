@@ -52,9 +52,9 @@ class Expression:
     @staticmethod
     def of(name: str, text: object) -> Expression:
         """Raises ConfigError (AHBM-C185) for what is no such arithmetic."""
-        told = str(text)
+        written = str(text)
         try:
-            tree = ast.parse(told.strip(), mode="eval").body if len(told) <= LONGEST else None
+            tree = ast.parse(written.strip(), mode="eval").body if len(told) <= LONGEST else None
             for node in ast.walk(tree) if tree is not None else ():
                 if isinstance(node, ast.Constant) and isinstance(node.value, int):
                     float(node.value)
@@ -62,7 +62,7 @@ class Expression:
             tree = None
         if isinstance(text, bool) or tree is None:
             raise ConfigError("AHBM-C185", f"{name}: {shown(text)} is no expression", hint=KNOWN)
-        found = Expression(told, tree)
+        found = Expression(written, tree)
         found._walk(name, tree, 0)
         return found
 

@@ -50,7 +50,7 @@ class Place:
         """The files of a folder, in order. Raises FileNotFoundError where there is no such folder."""
         if not self.remote:
             return sorted(path.name for path in (self.folder / folder).iterdir())
-        with _told():
+        with _as_os_errors():
             self._fs.invalidate_cache()
             found = self._fs.ls(f"{self._root}/{folder}", detail=False)
         return sorted(filter(None, (str(one).rstrip("/").rpartition("/")[2] for one in found)))
@@ -64,7 +64,7 @@ class Place:
         """The content of a file."""
         if not self.remote:
             return (self.folder / name).read_bytes()
-        with _told():
+        with _as_os_errors():
             return bytes(self._fs.cat_file(f"{self._root}/{name}"))
 
     def open(self, name: str) -> BinaryIO:
@@ -79,7 +79,7 @@ class Place:
         if not self.remote:
             store({self.folder / name: content})
             return
-        with _told():
+        with _as_os_errors():
             self._fs.pipe_file(f"{self._root}/{name}", content)
 
     def take(self, path: Path, name: str) -> None:
@@ -87,7 +87,7 @@ class Place:
         if not self.remote:
             path.replace(self.folder / name)
             return
-        with _told():
+        with _as_os_errors():
             self._fs.put_file(str(path), f"{self._root}/{name}")
         path.unlink()
 
@@ -97,7 +97,7 @@ class Place:
             if not self.remote:
                 (self.folder / name).unlink()
                 return
-            with _told():
+            with _as_os_errors():
                 self._fs.rm_file(f"{self._root}/{name}")
         except FileNotFoundError:
             pass
@@ -113,7 +113,7 @@ class Place:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _as_os_errors() -> Iterator[None]:
     """What a client of an object store raises is OSError, whatever it calls it."""
     try:
         yield

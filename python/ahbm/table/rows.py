@@ -146,8 +146,8 @@ class Rows:
         arrow = _package("pyarrow")
         arrays = [arrow.array(self.column(name)) for name in self.columns]
         fields = zip(self.columns, arrays, strict=True)
-        told = [arrow.field(name, array.type, metadata={"unit": unit_of(name)}) for name, array in fields]
-        return arrow.table(arrays, schema=arrow.schema(told))
+        described = [arrow.field(name, array.type, metadata={"unit": unit_of(name)}) for name, array in fields]
+        return arrow.table(arrays, schema=arrow.schema(described))
 
     def to_pandas(self) -> Any:
         """A pandas.DataFrame with `columns`. Raises UnsupportedError (AHBM-U145) where pandas is not installed."""
