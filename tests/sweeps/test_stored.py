@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ahbm.sweeps import answers, stored
 from ahbm.table import merging, query
 from ahbm.table.build import build
 from ahbm.table.cases import Case, Sweep
 from ahbm.table.files import NAMES
+from ahbm.table.parts import Part, united
 from ahbm.table.store import Store
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -74,6 +78,26 @@ def test_answers_of_a_store_are_those_of_its_rows(seed: int, narrow: bool, monke
         (one.key, [value for value, _ in one.values]) for one in theirs
     ]
     assert [one.factor for one in mine] == pytest.approx([one.factor for one in theirs], rel=1e-9)
+
+
+SPANS = st.lists(st.tuples(st.integers(0, 9), st.integers(1, 5)), min_size=1, max_size=8)
+
+
+@settings(max_examples=200, deadline=None)
+@given(SPANS)
+def test_a_merge_covers_what_its_parts_cover(spans: list[tuple[int, int]]) -> None:
+    parts = list(
+        dict.fromkeys(
+            Part("s", "b", first, first + more, 0, 0, 0, "m", at, "d") for at, (first, more) in enumerate(spans)
+        )
+    )
+    seen, covered = list[Part](), []
+    for tiles, inside in merging._runs(parts):
+        assert all(one.end == other.first for one, other in pairwise(tiles))
+        covered.append((tiles[0].first, tiles[-1].end))
+        seen += [*tiles, *inside]
+    assert sorted(seen) == sorted(parts)
+    assert united(covered) == united((part.first, part.end) for part in parts)
 
 
 @pytest.mark.parametrize("looked", [20_000_000, 7])

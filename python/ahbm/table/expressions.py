@@ -54,7 +54,7 @@ class Expression:
         """Raises ConfigError (AHBM-C185) for what is no such arithmetic."""
         written = str(text)
         try:
-            tree = ast.parse(written.strip(), mode="eval").body if len(told) <= LONGEST else None
+            tree = ast.parse(written.strip(), mode="eval").body if len(written) <= LONGEST else None
             for node in ast.walk(tree) if tree is not None else ():
                 if isinstance(node, ast.Constant) and isinstance(node.value, int):
                     float(node.value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import groupby
 from typing import Any
@@ -46,27 +46,48 @@ def _merged(store: Files, before: Sequence[Part]) -> int:
     merge = hashlib.sha256("\n".join(sorted(part.name for part in before)).encode()).hexdigest()[:8]
     made: set[str] = set()
     for _, alike in groupby(order, key=lambda part: (part.space, part.build, part.unproved > 0, part.end > part.first)):
-        for some in _runs(list(alike)):
-            made |= _written(store, some, {at: twice[part] for at, part in enumerate(some) if part in twice}, merge)
+        for tiles, inside in _runs(list(alike)):
+            made |= _written(store, [*tiles, *inside], frozenset(tiles), twice, merge)
     for part in before:
         if part.name not in made:
             store.place.remove(f"parts/{part.name}")
     return len(made)
 
 
-def _runs(parts: Sequence[Part]) -> Iterator[list[Part]]:
-    """Parts of which each begins where those before end, or lies within them, in about `ROWS` rows."""
-    some: list[Part] = []
-    end = 0
-    for part in sorted(parts, key=lambda part: (part.first, -part.end)):
-        fits = part.first == end or part.end <= end
-        if some and (not fits or sum(one.rows for one in some) + part.rows > ROWS):
-            yield some
-            some = []
-        end = max(end, part.end) if some else part.end
-        some.append(part)
-    if some:
-        yield some
+def _runs(parts: Sequence[Part]) -> Iterator[tuple[list[Part], list[Part]]]:
+    """Parts to merge, in about `ROWS` rows: those of which each begins where the one before ends, and others that cover
+    nothing more."""
+    left = sorted(parts)
+    while left:
+        tiles = _tiles(left)
+        first, end = tiles[0].first, tiles[-1].end
+        inside = [part for part in left if part not in tiles and first <= part.first and part.end <= end]
+        left = [part for part in left if part not in tiles and part not in inside]
+        some: list[Part] = []
+        for part in tiles:
+            if some and sum(one.rows for one in some) + part.rows > ROWS:
+                yield some, inside
+                some, inside = [], []
+            some.append(part)
+        yield some, inside
+
+
+def _tiles(parts: Sequence[Part]) -> list[Part]:
+    """Parts from the least position on, each of which begins where the one before ends, as far as there are any."""
+    least = min(part.first for part in parts)
+    if all(part.end == part.first for part in parts):
+        return list(parts)
+    # By where they end: the part before, on a way from the least position.
+    way: dict[int, Part | None] = {least: None}
+    for part in sorted(parts, key=lambda part: (part.first, part.end)):
+        if part.first in way and part.end > part.first:
+            way.setdefault(part.end, part)
+    tiles: list[Part] = []
+    last = way[max(way)]
+    while last is not None:
+        tiles.append(last)
+        last = way[last.first]
+    return tiles[::-1]
 
 
 def _twice(store: Files, parts: Sequence[Part], own: str) -> dict[Part, NDArray[np.int64]]:
@@ -102,11 +123,17 @@ def _twice(store: Files, parts: Sequence[Part], own: str) -> dict[Part, NDArray[
     return {part: np.array(sorted(rows), dtype=np.int64) for part, rows in dropped.items()}
 
 
-def _written(store: Files, parts: Sequence[Part], without: dict[int, NDArray[np.int64]], merge: str) -> set[str]:
+def _written(
+    store: Files,
+    parts: Sequence[Part],
+    tiles: frozenset[Part],
+    without: Mapping[Part, NDArray[np.int64]],
+    merge: str,
+) -> set[str]:
     """One part of several, or of those with other columns each its own."""
     parquet = import_module("pyarrow.parquet")
     made: set[str] = set()
-    waiting = list(enumerate(parts))
+    waiting = list(parts)
     while waiting:
         with store.writing() as path:
             writer: Any = None
@@ -115,7 +142,7 @@ def _written(store: Files, parts: Sequence[Part], without: dict[int, NDArray[np.
             taken: list[Part] = []
             rows = unproved = 0
             while waiting:
-                at, part = waiting[0]
+                part = waiting[0]
                 with store.opened(part) as file:
                     table = _plain(file.read())
                 if schema is not None and table.schema != schema:
@@ -124,28 +151,28 @@ def _written(store: Files, parts: Sequence[Part], without: dict[int, NDArray[np.
                 if writer is None:
                     schema = table.schema
                     writer = parquet.ParquetWriter(path, schema, **written(schema.names))
-                if at in without:
-                    table = table.take(np.setdiff1d(np.arange(len(table)), without[at]))
+                if part in without:
+                    table = table.take(np.setdiff1d(np.arange(len(table)), without[part]))
                 unproved += sum(code in NO_PROOF for code in table.column("code").to_pylist())
                 keys.append(digest_of(table.column("key").to_pylist()))
                 rows += len(table)
                 taken.append(part)
                 writer.write_table(table, row_group_size=PIECE)
             writer.close()
-            named = _named(taken, rows, unproved, merge, keys)
+            named = _named(taken, [part for part in taken if part in tiles], rows, unproved, merge, keys)
             with writing(f"{store.folder}/parts/{named.name}", "AHBM-C141"):
                 store.place.take(path, f"parts/{named.name}")
             made.add(named.name)
     return made
 
 
-def _named(parts: Sequence[Part], rows: int, unproved: int, merge: str, keys: Sequence[str]) -> Part:
-    end, sum_, wrong = parts[0].first, 0, 0
-    for part in parts:
-        if part.end > end or part.end == part.first:
-            end, sum_, wrong = max(end, part.end), sums([sum_, part.sum]), wrong + part.wrong
+def _named(
+    parts: Sequence[Part], tiles: Sequence[Part], rows: int, unproved: int, merge: str, keys: Sequence[str]
+) -> Part:
+    first, end = (tiles[0].first, tiles[-1].end) if tiles else (0, 0)
     digest = hashlib.sha256("".join(keys).encode()).hexdigest()[:16]
-    return Part(parts[0].space, parts[0].build, parts[0].first, end, rows, wrong, unproved, merge, sum_, digest)
+    wrong, sum_ = sum(part.wrong for part in tiles), sums(part.sum for part in tiles)
+    return Part(parts[0].space, parts[0].build, first, end, rows, wrong, unproved, merge, sum_, digest)
 
 
 def _plain(table: Any) -> Any:
