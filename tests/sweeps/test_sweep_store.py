@@ -13,11 +13,11 @@ import pytest
 
 import ahbm
 from ahbm.errors import ConfigError, DistributedError, UnsupportedError
-from ahbm.sweeps import work
-from ahbm.sweeps.case import plan
+from ahbm.sweeps import clusters, running, work
+from ahbm.sweeps.case import Cases, plan
+from ahbm.sweeps.running import swept
 from ahbm.sweeps.space import Space
-from ahbm.sweeps.sweep import swept
-from ahbm.table import build, kept, processes
+from ahbm.table import build, files, kept, processes
 from ahbm.table import store as store_module
 from ahbm.table.engine import Given, Here
 from ahbm.table.processes import Places
@@ -34,15 +34,6 @@ SPACE = Space(
     data=False,
 )
 """Cases of which one algorithm does not run on one machine."""
-
-
-@pytest.fixture(params=["parquet", "jsonl"])
-def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "jsonl":
-        monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
-    else:
-        pytest.importorskip("pyarrow.parquet")
-    return str(request.param)
 
 
 class Shuffled(Executor):
@@ -68,8 +59,8 @@ class Shuffled(Executor):
 def ran(store: str, stop: int | None = None) -> int:
     """Runs `SPACE` into a store, to its end or for so many batches; returns how many cases ran."""
     count = 0
-    for number, (cases, _) in enumerate(swept(SPACE, Here(), store), 1):
-        count += len(cases)
+    for number, done in enumerate(swept(SPACE, Here(), store), 1):
+        count += done.ran
         if number == stop:
             break
     return count
@@ -80,7 +71,7 @@ def exported(store: str) -> str:
 
 
 @pytest.mark.slow
-def test_the_table_is_the_same_however_it_was_run(kind: str) -> None:
+def test_the_table_is_the_same_however_it_was_run() -> None:
     plain = ahbm.sweep(SPACE)
     assert len(plain) == SPACE.count == 72 and plain.failed == 0
     tables = [ahbm.sweep(SPACE, executor=Shuffled(seed), jobs=3) for seed in range(3)]
@@ -91,12 +82,11 @@ def test_the_table_is_the_same_however_it_was_run(kind: str) -> None:
     tables.append(ahbm.sweep(SPACE, store="shuffled", executor=Shuffled(9), jobs=3))
     assert {table.csv() for table in tables} == {plain.csv()}
     assert exported("a") == exported("killed") == exported("shuffled")
-    assert {path.suffix for path in Store("a").parts()} == {f".{kind}"}
 
 
-def test_rows_of_another_build_are_run_again_and_give_way(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_another_build_are_run_again_and_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
     cases = ran("s")
-    for module in (work, store_module, kept):
+    for module in (work, files, store_module, kept, running):
         monkeypatch.setattr(module, "build", lambda: "0.0.0+other")
     assert ran("s") == cases
     rows = Store("s").rows()
@@ -124,7 +114,7 @@ def test_machines_that_differ_in_bandwidth_follow_each_other_and_positions_stay(
     assert [(case.algorithm, case.nbytes) for case in mixed[:8]] == [(first.algorithm, first.nbytes)] * 8
 
 
-def test_what_is_stored_is_not_run_again(kind: str) -> None:
+def test_what_is_stored_is_not_run_again() -> None:
     first = ran("s", 2)
     assert 0 < first < 72
     assert ran("s") == 72 - first
@@ -133,30 +123,33 @@ def test_what_is_stored_is_not_run_again(kind: str) -> None:
     assert len(keys) == len(set(keys)) == 72
 
 
-def test_equal_cases_run_once_and_are_rows_each() -> None:
+def test_equal_cases_run_once_and_are_rows_each(monkeypatch: pytest.MonkeyPatch) -> None:
     # The number of ranks is that of the machine without the override.
     space = Space(topologies="npu_ring_8", overrides={"system.sips.count": [8, 8]}, sizes="1K", data=False)
-    found = [case for cases, _ in swept(space, Here()) for case in cases]
-    assert len(found) == 1
+    ran: list[Any] = []
+    measure = work.row
+    monkeypatch.setattr(work, "row", lambda *given: ran.append(given) or measure(*given))
+    list(swept(space, Here()))
+    assert len(ran) == 1
     table = ahbm.sweep(space)
     assert len(table) == 2 and len({tuple(row.values()) for row in table}) == 1
 
 
-def test_stores_are_merged_by_copying_parts(kind: str) -> None:
+def test_stores_are_merged_by_copying_parts() -> None:
     whole = exported("whole") if ran("whole") else ""
     ran("left", 2)
     ran("right", 4)
     for path in Store("right").parts():
-        shutil.copy(path, Path("left/parts") / path.name)
+        shutil.copy(Path("right/parts") / path.name, "left/parts")
     assert ran("left") < 72
     assert exported("left") == whole
 
 
-def test_a_compact_store_says_the_same_in_fewer_parts(kind: str) -> None:
+def test_a_compact_store_says_the_same_in_fewer_parts() -> None:
     ran("s")
     ran("other", 3)
     for path in Store("other").parts():
-        shutil.copy(path, Path("s/parts") / path.name)
+        shutil.copy(Path("other/parts") / path.name, "s/parts")
     before = exported("s")
     parts, left = Store("s").compact()
     assert parts > left == 1 == len(Store("s").parts())
@@ -165,19 +158,13 @@ def test_a_compact_store_says_the_same_in_fewer_parts(kind: str) -> None:
     assert ran("s") == 0
 
 
-def test_a_part_of_each_kind_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("pyarrow.parquet")
+@pytest.mark.parametrize("missing", ["pyarrow.parquet", "duckdb"])
+def test_a_store_needs_its_packages(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran("s", 1)
     with monkeypatch.context() as patch:
-        patch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
-        ran("mixed", 3)
-    ran("mixed")
-    ran("plain")
-    assert {path.suffix for path in Store("mixed").parts()} == {".jsonl", ".parquet"}
-    assert exported("mixed") == exported("plain")
-    with monkeypatch.context() as patch:
-        patch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
-        with pytest.raises(UnsupportedError, match="AHBM-U145 pyarrow is not installed"):
-            Store("plain").read()
+        patch.setitem(__import__("sys").modules, missing, None)
+        with pytest.raises(UnsupportedError, match=f"AHBM-U145 {missing.partition('.')[0]} is not installed"):
+            Store("s").rows()
 
 
 def test_a_part_is_whole_or_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,11 +186,13 @@ def test_rows_of_dead_processes_are_no_proof_and_run_again() -> None:
         pass
 
     Dead.__name__ = "KilledWorker"
+    cases = Cases(SPACE, Places())
 
     class Killing(Executor):
         def submit(self, fn: Any, /, *args: Any, **given: Any) -> Future[Any]:
             future: Future[Any] = Future()
-            if any(case.nbytes == 4096 and case.algorithm == "ring_allreduce" for case in args[0]):
+            here = [cases.case(position)[0] for position in args[0]]
+            if any(case and case.nbytes == 4096 and case.algorithm == "ring_allreduce" for case in here):
                 future.set_exception(Dead())
             else:
                 future.set_result(fn(*args))
@@ -227,7 +216,7 @@ def test_a_case_over_budget_is_a_row_and_a_proof() -> None:
     table = ahbm.sweep(space, store="s")
     assert [row["code"] for row in table] == ["AHBM-B120", None]
     assert [row["event_budget"] for row in table] == [10, 10**9]
-    assert not [cases for cases, _ in swept(space, Here(), "s")]
+    assert not list(swept(space, Here(), "s"))
 
 
 def test_a_machine_that_does_not_load_is_rows() -> None:
@@ -253,7 +242,7 @@ def test_jobs_are_replayed_under_every_machine() -> None:
     table = ahbm.sweep(space, store="s")
     assert [row["job"] for row in table] == ["tiny.yaml"] * 2 + ["nowhere.et"] * 2
     assert table[0]["latency_ns"] > table[1]["latency_ns"] > 0 and table[2]["code"] is not None
-    assert not [cases for cases, _ in swept(space, Here(), "s")]
+    assert not list(swept(space, Here(), "s"))
     Path("tiny.yaml").write_text("layers: 2\nhidden: 64\nheads: 4\nsequence: 8\ndp: 2\nmicro_batches: 1\n")
     assert ahbm.sweep(space, store="s")[0]["latency_ns"] > table[0]["latency_ns"]
 
@@ -270,17 +259,24 @@ def test_seeds_are_rows_of_their_own() -> None:
     assert [row["seed"] for row in table] == [0, 1] and {row["wrong"] for row in table} == {0}
 
 
-@pytest.mark.parametrize("content", [b"", b"junk", b'{"no": "key"}\n', b"[1]\n"])
-@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
-def test_a_part_that_is_none_is_named(content: bytes, suffix: str) -> None:
-    pytest.importorskip("pyarrow.parquet")
-    ran("s", 1)
-    (Path("s/parts") / f"x.{suffix}").write_bytes(content)
-    if (content, suffix) == (b"", "jsonl"):
-        assert len(Store("s").rows()) > 0
-        return
-    with pytest.raises(ConfigError, match=rf"AHBM-C186 .*x\.{suffix}"):
+@pytest.mark.parametrize("content", [b"", b"junk", b"PAR1"])
+def test_a_part_that_is_none_is_named(content: bytes) -> None:
+    ran("s", 2)
+    part = Store("s").parts()[0].name
+    (Path("s/parts") / part).write_bytes(content)
+    with pytest.raises(ConfigError, match=rf"AHBM-C186 .*{part} is no part of a sweep"):
         Store("s").rows()
+
+
+@pytest.mark.parametrize(
+    ("name", "told"), [("x.parquet", "no part of a sweep"), (f"{'0' * 24}.jsonl", "older versions wrote")]
+)
+def test_what_is_no_part_is_named(name: str, told: str) -> None:
+    ran("s", 1)
+    (Path("s/parts") / name).write_text("{}\n")
+    for ask in (lambda: Store("s").rows(), lambda: ran("s"), lambda: Store("s").compact()):
+        with pytest.raises(ConfigError, match=f"AHBM-C186 {name} .*{told}"):
+            ask()
 
 
 def test_a_folder_without_a_sweep_is_named() -> None:
@@ -344,12 +340,10 @@ def test_dask_runs_a_sweep_though_a_worker_is_killed() -> None:
 
 
 def test_a_scheduler_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ahbm.sweeps import sweep as module
-
     pytest.importorskip("distributed")
-    monkeypatch.setattr(module, "CONNECT_S", 1)
+    monkeypatch.setattr(clusters, "CONNECT_S", 1)
     before = threading.active_count()
     for address in ("tcp://127.0.0.1:1", "127.0.0.1:1", "", "x", "inproc://x"):
         with pytest.raises(DistributedError, match="AHBM-X141 no Dask scheduler answers"):
-            module.dask_executor(address)
+            clusters.dask_executor(address)
     assert threading.active_count() == before

@@ -15,6 +15,7 @@ from ahbm.core.emulator import Emulator
 from ahbm.sweeps import work
 from ahbm.sweeps.case import plan
 from ahbm.sweeps.space import Space
+from ahbm.sweeps.work import Setup
 from ahbm.table import processes
 from ahbm.table.cases import Case
 from ahbm.table.columns import STORED
@@ -24,23 +25,33 @@ from support.commands import environment
 pytestmark = pytest.mark.usefixtures("here")
 
 
-def cases(**space: Any) -> list[Case]:
-    given = {"topologies": "npu_ring_8", "algorithms": "ring_allreduce", "sizes": ["1K", "2K", "4K"], "data": False}
-    return list(plan(Space(**{**given, **space}), Places()))
+def space(**given: Any) -> Space:
+    usual = {"topologies": "npu_ring_8", "algorithms": "ring_allreduce", "sizes": ["1K", "2K", "4K"], "data": False}
+    return Space(**{**usual, **given})
 
 
-def test_a_pickled_case_gives_the_row_of_the_case() -> None:
-    made = cases(algorithms=["ring_allreduce", "synth:ring"], overrides={"system.sips.count": [4, 8]}, data=True)
-    rows, seconds = work.work("one", made)
-    again, _ = work.work("two", pickle.loads(pickle.dumps(made)))
-    assert rows == again and len(rows) == 12 and seconds > 0
-    assert all(len(row) == len(STORED) for row in rows)
-    assert len(pickle.dumps(made)) < 600 * len(made)
+def cases(**given: Any) -> list[Case]:
+    return list(plan(space(**given), Places()))
+
+
+def worked(token: str, **given: Any) -> work.Done:
+    return work.work(Setup(token, space(**given), {}), range(space(**given).count))[0]
+
+
+def test_what_is_sent_gives_the_rows_of_the_cases() -> None:
+    asked = space(algorithms=["ring_allreduce", "synth:ring"], overrides={"system.sips.count": [4, 8]}, data=True)
+    sent = pickle.dumps((Setup("one", asked, {}), range(asked.count)))
+    done, seconds = work.work(*pickle.loads(sent))
+    places = Places()
+    assert done.rows == {case.key: work.row(case, places) for case in plan(asked, places)}
+    assert len(done) == done.ran == len(done.rows) == 12 and seconds > 0
+    assert all(len(row) == len(STORED) for row in done.rows.values())
+    assert len(sent) < 1500
 
 
 def test_a_batch_comes_back_with_what_is_done_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "LATEST_S", 0.0)
-    assert len(work.work("one", cases())[0]) == 1
+    assert len(worked("one")) == 1
 
 
 def test_no_program_is_kept() -> None:
@@ -65,7 +76,8 @@ def test_another_sweep_reads_files_again() -> None:
     for token, text in (("a", source), ("b", source.replace("def shift", "def moved").replace("shift(", "moved("))):
         Path("mine.py").write_text(text.replace("n_elem, cube_w", "n_elem + 0, cube_w"), encoding="utf-8")
         made = cases(algorithms="./mine.py", sizes="1K")
-        hashes.append((made[0].key, work.work(token, made)[0][0][work.NAMES.index("timeline_hash")]))
+        (row,) = worked(token, algorithms="./mine.py", sizes="1K").rows.values()
+        hashes.append((made[0].key, row[work.NAMES.index("timeline_hash")]))
         from ahbm.base.load import forget_files_read
 
         forget_files_read()
@@ -76,10 +88,9 @@ def test_a_defect_is_a_row_of_its_case(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: Any, *given: Any) -> None:
         raise ZeroDivisionError("planted")
 
-    made = cases(sizes=["1K", "2K"])
     with monkeypatch.context() as patch:
         patch.setattr(Emulator, "bound", broken)
-        rows, _ = work.work("one", made)
+        rows = worked("one", sizes=["1K", "2K"]).rows.values()
     code, message = (work.NAMES.index(name) for name in ("code", "message"))
     assert [(row[code], row[message]) for row in rows] == [(work.INTERNAL, "ZeroDivisionError: planted")] * 2
 

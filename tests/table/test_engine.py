@@ -53,7 +53,7 @@ def squares(items: Sequence[int]) -> tuple[list[int], float]:
 
 def all_rows(count: int, workers: Workers, call: Any = squares) -> dict[int, int]:
     found: dict[int, int] = {}
-    for items, rows in run(range(count), call, workers, lambda item, why: -1):
+    for items, rows in run(range(count), call, workers, lambda item, why: [-1]):
         assert len(items) == len(rows)
         for item, row in zip(items, rows, strict=True):
             assert item not in found, "a row twice"
@@ -93,7 +93,7 @@ def test_batches_that_come_back_unfinished_are_finished(count: int, most: int) -
 
 
 def test_the_first_batch_is_a_single_item_and_no_batch_is_endless() -> None:
-    sizes = [len(items) for items, _ in run(range(5000), squares, Here(), lambda item, why: -1)]
+    sizes = [len(items) for items, _ in run(range(5000), squares, Here(), lambda item, why: [-1])]
     assert sizes[0] == 1 and max(sizes) == MOST
 
 
@@ -102,7 +102,7 @@ def test_near_the_end_batches_are_small_and_alike() -> None:
         return squares(items)[0], 1e-3 * len(items)
 
     with ThreadPoolExecutor(2) as pool:
-        sizes = [len(items) for items, _ in run(range(3000), slow, Given(pool, workers=2), lambda item, why: -1)]
+        sizes = [len(items) for items, _ in run(range(3000), slow, Given(pool, workers=2), lambda item, why: [-1])]
     assert sum(sizes) == 3000 and max(sizes) == 400
     assert max(sizes[-4:]) < 100
 
@@ -117,7 +117,7 @@ def test_items_are_taken_as_they_are_needed() -> None:
             yield number
             number += 1
 
-    batches = run(endless(), squares, Here(), lambda item, why: -1)
+    batches = run(endless(), squares, Here(), lambda item, why: [-1])
     next(batches)
     next(batches)
     assert len(taken) < 50
@@ -166,6 +166,6 @@ def test_a_pool_outlives_its_processes() -> None:
     from support import deadly
 
     found: dict[int, int] = {}
-    for items, rows in run(range(12), deadly.squares, Pool(2), lambda item, why: -1):
+    for items, rows in run(range(12), deadly.squares, Pool(2), lambda item, why: [-1]):
         found |= zip(items, rows, strict=True)
     assert found == {item: -1 if item in deadly.BAD else item * item for item in range(12)}

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as parquet
 import pytest
 from typer.testing import CliRunner
 
@@ -15,7 +16,7 @@ import ahbm
 from ahbm.base.load import forget_files_read
 from ahbm.cli import app
 from ahbm.core.emulator import Emulator
-from ahbm.table import cases, kept
+from ahbm.table import cases, files, kept
 from ahbm.table import store as store_module
 from ahbm.table.cases import Refused, Sweep
 from ahbm.table.ladder import climb
@@ -158,7 +159,7 @@ def test_a_changed_machine_kernel_knob_or_build_makes_new_rows(
     file.write_text(file.read_text() + "\n# changed\n")
     forget_files_read()
     assert new() == 1 and new() == 0
-    for module in (kept, store_module):
+    for module in (files, kept, store_module):
         monkeypatch.setattr(module, "build", lambda: "0.0.0+other")
     assert new() == 1 and new() == 0
 
@@ -200,12 +201,7 @@ def test_what_a_report_tells_of_how_it_was_asked_is_of_this_time() -> None:
     assert len(set(Store("rows").read(("key",)).column("key"))) == 1
 
 
-@pytest.mark.parametrize("kind", ["parquet", "jsonl"])
-def test_the_store_is_that_of_sweeps(kind: str, simulated: Simulated, monkeypatch: pytest.MonkeyPatch) -> None:
-    if kind == "jsonl":
-        monkeypatch.setattr(store_module, "pyarrow", lambda needed="": None)
-    else:
-        pytest.importorskip("pyarrow")
+def test_the_store_is_that_of_sweeps(simulated: Simulated) -> None:
     sweep = Sweep("all_reduce", 1, 1, algorithms=RING, topology="npu_ring_8", listed=(1024, 4096))
     cells = list(attempt([sweep], store="rows"))
     simulated.since()
@@ -236,12 +232,12 @@ def test_processes_and_ladders_fill_the_same_store(simulated: Simulated) -> None
 def test_a_row_that_is_none_is_refused() -> None:
     sweep = Sweep("all_reduce", 1, 1, algorithms=RING, topology="npu_ring_8", listed=(1024,))
     list(attempt([sweep], store="rows"))
-    store = Store("rows")
-    (found,) = store.read()
-    for path in store.parts():
-        path.unlink()
-    for text in ("{", "3", '{"asked": 1}', json.dumps({**json.loads(found["cell"]), "report": {}})):
-        Path("rows/parts/one.jsonl").write_text(json.dumps({**found, "cell": text}) + "\n")
+    (part,) = Path("rows/parts").iterdir()
+    table = parquet.read_table(part)
+    (cell,) = table.column("cell").to_pylist()
+    for text in ("{", "3", '{"asked": 1}', json.dumps({**json.loads(cell), "report": {}})):
+        place = table.column_names.index("cell")
+        parquet.write_table(table.set_column(place, "cell", [[text]]), part)
         if text == '{"asked": 1}':
             continue
         with pytest.raises(ahbm.AhbmError, match="AHBM-C186"):

@@ -26,7 +26,7 @@ from ahbm.errors import ConfigError
 from ahbm.source.function import AnyAlgorithm
 from ahbm.source.synth import SYNTH
 from ahbm.source.synthesis import METHODS, SYNTHESIZED
-from ahbm.sweeps.sweep import Progress
+from ahbm.sweeps.running import Progress
 from ahbm.table.ladder import with_schedules
 
 

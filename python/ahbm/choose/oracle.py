@@ -19,8 +19,9 @@ from ahbm.core.spec import machine_name
 from ahbm.errors import AhbmError, ConfigError
 from ahbm.runs.candidates import none_left
 from ahbm.source.switches import count_nodes
+from ahbm.sweeps.running import Progress
 from ahbm.sweeps.space import Space
-from ahbm.sweeps.sweep import Progress, sweep
+from ahbm.sweeps.sweep import sweep
 from ahbm.table.columns import FAILED
 from ahbm.table.rows import Rows
 

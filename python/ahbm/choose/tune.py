@@ -23,7 +23,7 @@ from ahbm.choose.turning import Turning, stated
 from ahbm.core.choice import CONFIGURED, Choice
 from ahbm.errors import ConfigError
 from ahbm.source.located import refuse_kernel
-from ahbm.sweeps.sweep import Progress
+from ahbm.sweeps.running import Progress
 
 CHANNELS = 16
 """Written where a file must name them and nothing has chosen them."""

@@ -101,8 +101,10 @@ Processes = Annotated[
     typer.Option("-j", "--jobs", min=1, max=4096, metavar="N", help="Processes that share the work."),
 ]
 Store = Annotated[
-    Path | None,
-    typer.Option("--store", metavar="DIR", help="A folder of rows, as of `ahbm sweep`; those in it are not run again."),
+    str | None,
+    typer.Option(
+        "--store", metavar="DIR", help="A folder or URL of rows, as of `ahbm sweep`; those in it are not run again."
+    ),
 ]
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -11,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ahbm.errors import ConfigError
+from ahbm.table.files import KINDS
 from ahbm.table.rows import Rows
-from ahbm.table.store import KINDS
 
 ALIASES = {"time": "latency_ns", "bandwidth": "link_gbs", "size": "bytes", "memory": "memory_bytes"}
 """Short names of columns."""
@@ -33,6 +34,10 @@ MEASURED = (
     "timeline_hash",
     "code",
 )
+SCALE = 2.0**40
+"""Logarithms of times are added up as integers in units of 1 / this."""
+_BITS = 24
+_LOW = (1 << _BITS) - 1
 CLASSES = 16
 """Values of a key above which they are taken together by quarters."""
 
@@ -44,7 +49,7 @@ def column(name: str) -> str:
 
 def overrides(rows: Rows) -> tuple[str, ...]:
     """The columns of overrides that were varied."""
-    return tuple(name for name in rows.columns if name not in KINDS)
+    return tuple(name for name in rows.columns if name not in KINDS and name not in rows.computed)
 
 
 def pareto(rows: Rows, goals: Sequence[str], places: NDArray[np.float64] | None = None) -> NDArray[np.int64]:
@@ -57,8 +62,7 @@ def pareto(rows: Rows, goals: Sequence[str], places: NDArray[np.float64] | None 
 
     Raises ConfigError (AHBM-C187) for columns that there are not or that do not hold numbers, and for no goal.
     """
-    if not goals:
-        raise ConfigError("AHBM-C187", "no column to compare rows by", hint="--pareto time,links")
+    refuse_none(goals)
     signs = [-1.0 if goal.startswith("-") else 1.0 for goal in goals]
     found = [sign * rows.numbers(column(goal.removeprefix("-"))) for sign, goal in zip(signs, goals, strict=True)]
     known = np.flatnonzero(~np.isnan(sum(found)) & right(rows))
@@ -83,6 +87,12 @@ def pareto(rows: Rows, goals: Sequence[str], places: NDArray[np.float64] | None 
             front.append(int(here))
             left = left[(points[:, left] < points[:, here, None]).any(axis=0)]
     return known[order[np.array(front, dtype=np.int64)]]
+
+
+def refuse_none(goals: Sequence[str]) -> None:
+    """Raises ConfigError (AHBM-C187) for no goal."""
+    if not goals:
+        raise ConfigError("AHBM-C187", "no column to compare rows by", hint="--pareto time,links")
 
 
 def right(rows: Rows) -> NDArray[np.bool_]:
@@ -164,30 +174,66 @@ class Effect:
         return {"key": self.key, "factor": self.factor, "values": [list(pair) for pair in self.values]}
 
 
+@dataclass(frozen=True)
+class Tally:
+    """The times of the values of a key, added up."""
+
+    lines: Sequence[tuple[Any, Any, int, int]]
+    """What was computed alike, a value, the sum of the logarithms of its times in units of 1 / `SCALE`, how many."""
+    labels: Sequence[str] | None = None
+    """Of values that are numbers of these."""
+
+
 def sensitivity(rows: Rows) -> list[Effect]:
     """The keys in which rows differ, the one that matters most first."""
     times = rows.numbers("latency_ns")
     known = np.flatnonzero((times > 0) & right(rows))
     if not len(known):
         return []
-    logs = np.log(times[known])
+    logs = np.rint(np.log(times[known]) * SCALE).astype(np.int64)
     group = _groups(rows, ASKED)[known]
-    means = np.bincount(group, logs, minlength=int(group.max()) + 1) / np.maximum(np.bincount(group), 1)
-    apart = logs - means[group]
-    found = []
-    for name in (*CHOSEN, *overrides(rows)):
-        if name not in rows.columns or (name == "machine" and overrides(rows)):
-            continue
+    found = {}
+    for name in keys([name for name in rows.columns if name not in rows.computed]):
         codes, values = rows.classes(name)
-        codes = codes[known]
-        labels = ["-" if value is None else str(value) for value in values]
-        order = sorted(range(len(values)), key=lambda at: _place(values[at]))
-        if len(values) > CLASSES:
-            labels, codes = _quarters(rows, name, known)
-            order = list(range(len(labels)))
-        counts = np.bincount(codes, minlength=len(labels))
-        shares = np.exp(np.bincount(codes, apart, minlength=len(labels)) / np.maximum(counts, 1))
-        seen = [(labels[at], float(shares[at])) for at in order if counts[at]]
+        codes, labels = codes[known], None
+        if len(values) > CLASSES and (numbers := _numbers(rows, name)) is not None:
+            labels, edges = quarters(numbers[known])
+            here = numbers[known]
+            codes = np.where(np.isnan(here), 4, np.clip(np.searchsorted(edges, here, "right") - 1, 0, 3))
+            values = list(range(len(labels)))
+        pairs, places = np.unique(group * len(values) + codes, return_inverse=True)
+        # Sums of integers: they are the same in whatever order they are added, here and by a database.
+        low = np.bincount(places, logs & _LOW).astype(np.int64).tolist()
+        high = np.bincount(places, logs >> _BITS).astype(np.int64).tolist()
+        sums = [(upper << _BITS) + lower for upper, lower in zip(high, low, strict=True)]
+        asked, of = (part.tolist() for part in np.divmod(pairs, len(values)))
+        lines = zip(asked, (values[at] for at in of), sums, np.bincount(places).tolist(), strict=True)
+        found[name] = Tally(list(lines), labels)
+    return effects(found)
+
+
+def keys(columns: Sequence[str]) -> list[str]:
+    """The columns that may matter: a machine is its overrides, where there are some."""
+    varied = [name for name in columns if name not in KINDS]
+    return [name for name in CHOSEN if name in columns and not (name == "machine" and varied)] + varied
+
+
+def effects(tallies: Mapping[str, Tally]) -> list[Effect]:
+    """What keys do to the time, the one that matters most first; of those with several values."""
+    found = []
+    for name, tally in tallies.items():
+        groups, values = dict[Any, list[int]](), dict[Any, list[tuple[Any, int, int]]]()
+        for group, value, logs, count in tally.lines:
+            of = groups.setdefault(group, [0, 0])
+            of[0], of[1] = of[0] + logs, of[1] + count
+            values.setdefault(value, []).append((group, logs, count))
+        means = {group: logs / count for group, (logs, count) in groups.items()}
+        seen = []
+        for value in sorted(values, key=_place):
+            apart = math.fsum(logs - count * means[group] for group, logs, count in values[value])
+            share = math.exp(apart / sum(count for _, _, count in values[value]) / SCALE)
+            label = "-" if value is None else str(value) if tally.labels is None else tally.labels[value]
+            seen.append((label, share))
         if len(seen) > 1:
             each = [share for _, share in seen]
             found.append(Effect(name, max(each) / min(each), tuple(seen)))
@@ -199,15 +245,17 @@ def _place(value: Any) -> tuple[int, Any]:
     return (2, 0) if value is None else (1, value) if isinstance(value, str) else (0, value)
 
 
-def _quarters(rows: Rows, name: str, known: NDArray[np.int64]) -> tuple[list[str], NDArray[np.int64]]:
+def quarters(numbers: NDArray[np.float64]) -> tuple[list[str], list[float]]:
+    """The ranges of the quarters of numbers, in words, and one for none; and where they begin and end."""
+    edges = np.nanquantile(numbers, [0, 0.25, 0.5, 0.75, 1]).tolist()
+    return [*(f"{low:g} to {high:g}" for low, high in pairwise(edges)), "-"], edges
+
+
+def _numbers(rows: Rows, name: str) -> NDArray[np.float64] | None:
     try:
-        numbers = rows.numbers(name)[known]
+        return rows.numbers(name)
     except ConfigError:
-        codes, values = rows.classes(name)
-        return [str(value) for value in values], codes[known]
-    edges = np.nanquantile(numbers, [0, 0.25, 0.5, 0.75, 1])
-    labels = [f"{low:g} to {high:g}" for low, high in pairwise(edges)]
-    return [*labels, "-"], np.where(np.isnan(numbers), 4, np.clip(np.searchsorted(edges, numbers, "right") - 1, 0, 3))
+        return None
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from itertools import product
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +25,9 @@ from ahbm.source.located import refuse_kernel
 from ahbm.sweeps.sample import Range, ranged, sampled
 from ahbm.sweeps.values import either, mapping_of, plain_values, several, sizes
 from ahbm.table.cases import Sweep
-from ahbm.table.store import kind_of
+from ahbm.table.columns import STORED
+from ahbm.table.expressions import Expression
+from ahbm.table.files import KINDS, kind_of
 
 if TYPE_CHECKING:
     from ahbm._core import Machine
@@ -55,6 +56,7 @@ KEYS: dict[str, Check] = {
     "random": integer(0, 10_000_000),
     "sobol": integer(0, 10_000_000),
     "sample_seed": integer(0, 2**63 - 1),
+    "cost": mapping_of(text, "names, each with an expression such as links * 20"),
     "cases": several(mapping(AXES, f"mappings with keys of {', '.join(AXES)}")),
 }
 
@@ -91,6 +93,9 @@ class Space:
     sobol: int = 0
     """Points of a Sobol sequence (scipy, of the extra `sweep`)."""
     sample_seed: int = 0
+    cost: Mapping[str, object] | None = None
+    """Name -> arithmetic on columns, such as "links * 20 + system.sips.link.bandwidth_gbs * 3": a column of what a case
+    costs, computed when rows are asked."""
     cases: Sequence[Mapping[str, object]] = ()
     """In place of one combination of all: each has axes that replace those of the space, and is combined by itself."""
 
@@ -119,6 +124,16 @@ class Space:
         split_overrides({key: 0 for key in self.drawn if key != "sizes"})
         for case in self.cases:
             self._with(case)
+        known = {column.name for column in STORED if column.kind is not str}
+        for name, one in self.costs.items():
+            if name in KINDS or name in self.varied:
+                raise ConfigError("AHBM-C185", f"cost: {shown(name)} is the name of a column")
+            for column in one.columns:
+                if column not in known and column not in self.varied:
+                    names = ", ".join([*sorted(known), *self.varied])
+                    hint = f"one of {names}; write what is the same everywhere as a number"
+                    message = f"cost: {name} names {column}, which is no column of numbers"
+                    raise ConfigError("AHBM-C185", message, hint=hint)
         if self.random and self.sobol:
             raise ConfigError("AHBM-C185", "random and sobol are both given", hint="give one of them")
         if bool(self.drawn) != bool(self.random or self.sobol):
@@ -152,6 +167,11 @@ class Space:
         """The ranges by key."""
         return {key: Range.of(key, value) for key, value in (self.ranges or {}).items()}
 
+    @cached_property
+    def costs(self) -> dict[str, Expression]:
+        """The columns that are computed, by name."""
+        return {str(name): Expression.of(f"cost: {name}", text) for name, text in (self.cost or {}).items()}
+
     def spaces(self) -> list[Space]:
         """The space itself; or those of its cases, in order."""
         return [self._with(case) for case in self.cases] if self.cases else [self]
@@ -161,22 +181,34 @@ class Space:
         laid: dict[str, Any] = dict(case)
         if "overrides" in laid:
             laid["overrides"] = {**(self.overrides or {}), **(overrides_of(laid["overrides"]) or {})}
-        return replace(self, cases=(), **laid)
+        return replace(self, cases=(), cost=None, **laid)
 
-    def points(self) -> Iterator[Sweep]:
-        """A sweep on each machine, of what is the same for all cases there, in order: topologies, then overrides, then
-        the points of the ranges."""
+    @cached_property
+    def _drawn_points(self) -> Sequence[dict[str, float | int]]:
+        return sampled(self.drawn, self.random, self.sobol, self.sample_seed)
+
+    @cached_property
+    def machines(self) -> int:
+        """Machines and configurations: topologies, each with all overrides and every point of the ranges."""
+        lists = (len(several_of(value)) for value in (self.overrides or {}).values())
+        return (len(several_of(self.topologies)) or 1) * prod(lists) * (self.random or self.sobol or 1)
+
+    def on(self, number: int) -> Sweep:
+        """A sweep on one of the `machines`, of what is the same for all cases there. Their order: topologies, then
+        overrides, then the points of the ranges."""
         given = overrides_of(self.overrides) or {}
-        choices = [several_of(value) for value in given.values()]
-        samples = sampled(self.drawn, self.random, self.sobol, self.sample_seed)
-        for topology in several_of(self.topologies) or [None]:
-            for values in product(*choices):
-                chosen = dict(zip(given, values, strict=True))
-                for sample in samples:
-                    drawn = {key: value for key, value in sample.items() if key != "sizes"}
-                    sizes = (int(sample["sizes"]),) if "sizes" in sample else self.bytes
-                    terms: dict[str, Any] = {"listed": sizes, "ccl": self.ccl, "check": self.check}
-                    yield Sweep("all_reduce", 1, 1, topology=topology, overrides=chosen | drawn, **terms)
+        chosen: dict[str, Any] = {}
+        number, drawn = divmod(number, len(self._drawn_points))
+        for key, value in reversed(list(given.items())):
+            values = several_of(value)
+            number, at = divmod(number, len(values))
+            chosen[key] = values[at]
+        topology = (several_of(self.topologies) or [None])[number]
+        sample = self._drawn_points[drawn]
+        sizes = (int(sample["sizes"]),) if "sizes" in sample else self.bytes
+        terms: dict[str, Any] = {"listed": sizes, "ccl": self.ccl, "check": self.check}
+        overrides = {key: chosen[key] for key in given} | {key: v for key, v in sample.items() if key != "sizes"}
+        return Sweep("all_reduce", 1, 1, topology=topology, overrides=overrides, **terms)
 
     @property
     def varied(self) -> tuple[str, ...]:
@@ -207,12 +239,10 @@ class Space:
         """Cases, those that turn out to be equal counted each."""
         total = 0
         for space in self.spaces():
-            overridden = (len(several_of(v)) for v in (space.overrides or {}).values() if isinstance(v, list | tuple))
-            points = (len(several_of(space.topologies)) or 1) * prod(overridden) * (space.random or space.sobol or 1)
             axes = (space.dtypes, space.ops, space.roots, space.seeds)
             each = prod(len(several_of(axis)) for axis in axes) * (1 if "sizes" in space.drawn else len(space.bytes))
             by = len(several_of(space.algorithms)) or 1
-            total += points * by * (len(space.measured) * each + len(several_of(space.jobs)))
+            total += space.machines * by * (len(space.measured) * each + len(several_of(space.jobs)))
         return total
 
     @property

@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import inspect
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, fields
-from functools import cached_property, partial
+from dataclasses import fields
+from functools import cached_property
 from pathlib import Path
-from socket import create_connection
 from typing import TYPE_CHECKING, Any, TypeGuard
-from uuid import uuid4
 
-from ahbm.base import codes, html
+from ahbm.base import html
 from ahbm.base.arguments import checked, refused, whole
-from ahbm.base.optional import needed
-from ahbm.base.sizes import Resized, resize_notes
-from ahbm.errors import ConfigError, DistributedError, UnsupportedError
+from ahbm.base.sizes import resize_notes
+from ahbm.errors import UnsupportedError
 from ahbm.runs.report import Report
 from ahbm.source.function import AnyAlgorithm
 from ahbm.sweeps import work
 from ahbm.sweeps.case import plan
+from ahbm.sweeps.running import Progress, swept
 from ahbm.sweeps.space import SIZES, Space
+from ahbm.sweeps.stored import keyed
 from ahbm.table.cases import Case, Refused
 from ahbm.table.columns import FAILED, MEASURED
-from ahbm.table.engine import Given, Here, Pool, Workers, run
-from ahbm.table.processes import LOST, Places, dead
+from ahbm.table.engine import Given, Here, Pool, Workers
+from ahbm.table.files import NAMES, Row, is_wrong
+from ahbm.table.processes import Places
 from ahbm.table.rows import Rows
-from ahbm.table.store import NAMES, Row, Store, refusal
+from ahbm.table.store import Store
 
 if TYPE_CHECKING:
     from ahbm._core import Machine
@@ -36,9 +35,6 @@ if TYPE_CHECKING:
 CASES_OF_A_WORKER = 50
 """Cases for which it is worth to begin a process."""
 COLUMNS = tuple(column.name for column in MEASURED)
-_CODE, _WRONG = NAMES.index("code"), NAMES.index("wrong")
-CONNECT_S = 5
-"""Seconds in which a scheduler must answer."""
 _SHOWN = ("bytes", "latency_ns", "busbw_gbs", "percent_of_bound", "wrong", "code")
 
 
@@ -56,6 +52,7 @@ class Table(Rows):
     ) -> None:
         super().__init__(columns, values)
         self.space, self.notes = space, tuple(notes)
+        self.computed = frozenset(space.costs)
 
     @cached_property
     def cells(self) -> tuple[Report | Refused, ...]:
@@ -82,7 +79,7 @@ class Table(Rows):
     @property
     def wrong(self) -> int:
         """Rows of cases whose result is wrong."""
-        return sum(map(_is_wrong, self.column("wrong"), self.column("code")))
+        return sum(map(is_wrong, self.column("wrong"), self.column("code")))
 
     @property
     def failed(self) -> int:
@@ -110,48 +107,6 @@ class Table(Rows):
     def _summary(self) -> str:
         message = f"{len(self)} rows" + (f", {self.failed} of them did not run" if self.failed else "")
         return message + (f", {self.wrong} of them wrong" if self.wrong else "")
-
-
-@dataclass
-class Progress:
-    """How far a sweep is."""
-
-    total: int
-    """Cases that there are; until all were looked at, those that will turn out to be equal among them."""
-    known: int = 0
-    """Cases whose rows the store has."""
-    done: int = 0
-    """Cases that ran."""
-    failed: int = 0
-    """Those of `done` that did not run to their end."""
-    wrong: int = 0
-    """Those of `known` and `done` whose result is wrong."""
-    resized: dict[Resized, None] = field(default_factory=dict)
-    """Sizes that were asked for and cannot be divided, each change once."""
-    began: tuple[float, int] | None = None
-    """When the first rows came, and how many they were: what came before was no work."""
-
-    def add(self, rows: Sequence[Row]) -> None:
-        """Some cases ran."""
-        self.done += len(rows)
-        self.failed += sum(row[_CODE] is not None for row in rows)
-        self.wrong += sum(_is_wrong(row[_WRONG], row[_CODE]) for row in rows)
-        self.began = self.began or (time.monotonic(), self.done)
-
-    def __str__(self) -> str:
-        left = max(self.total - self.known - self.done, 0)
-        parts = [f"{self.known + self.done:,} of {self.total:,} cases"]
-        since, first = self.began or (0.0, 0)
-        if self.done > first:
-            rate = (self.done - first) / max(time.monotonic() - since, 1e-9)
-            parts.append(f"{rate:,.0f}/s, {_span(left / rate)} left")
-        parts += [f"{self.failed:,} did not run"] if self.failed else []
-        parts += [f"{self.wrong:,} wrong"] if self.wrong else []
-        return ", ".join(parts)
-
-
-def _is_wrong(wrong: int | None, code: str | None) -> bool:
-    return bool(wrong) or codes.says_wrong(code)
 
 
 @checked
@@ -186,7 +141,8 @@ def sweep(
     jobs: processes of this computer that share the work, at most one for every 50 cases; None for this process alone.
     executor: any `concurrent.futures.Executor` in their place, or a function that makes one, which is called again when
     it breaks; then `jobs` says how many workers it has.
-    store: a folder for the rows. What is in it already is not run again.
+    store: a folder for the rows, or a URL that fsspec knows (`s3://BUCKET/PREFIX`), where all workers reach it: they
+    write their rows themselves. What is in it already is not run again.
     tell: is called with how far the sweep is: first before anything runs, then whenever rows have come.
 
     A case that does not run is a row with its code and message; the others run. Raises before anything runs: what
@@ -205,13 +161,13 @@ def sweep(
         space = Space.of(collectives)
     else:
         space = Space(collectives, **axes)  # type: ignore[arg-type]
-    order: list[Case] = []
     rows: dict[str, Row] = {}
-    for cases, found in swept(space, workers_of(space, jobs, executor), store, order=order, tell=tell):
-        rows |= zip((case.key for case in cases), found, strict=True)
+    for done in swept(space, workers_of(space, jobs, executor), store, tell=tell):
+        rows |= done.rows
+    order = list(plan(space, Places()))
     if store is not None:
-        rows |= _stored(Store(store), {case.key for case in order} - rows.keys())
-    return table_of(space, sorted(order, key=lambda case: case.at), rows)
+        rows = keyed(Store(store), {case.key for case in order})
+    return table_of(space, order, rows)
 
 
 _DEFAULTS = {field.name: field.default for field in fields(Space)}
@@ -255,103 +211,6 @@ def workers_of(space: Space, jobs: int | None, executor: Executor | Callable[[],
     return Pool(min(count, space.count // CASES_OF_A_WORKER), work.__name__)
 
 
-def dask_executor(address: str) -> Executor:
-    """The workers of the Dask scheduler at an address.
-
-    Raises UnsupportedError (AHBM-U145) where dask.distributed is not installed, DistributedError (AHBM-X141) where
-    nobody answers there.
-    """
-    missing = "dask.distributed is not installed", "pip install distributed"
-    dask, addressing = (needed(name, *missing) for name in ("dask.distributed", "distributed.comm.addressing"))
-    try:
-        # A client that reaches nobody leaves a thread behind, so somebody must answer before there is one.
-        host_port = addressing.parse_host_port(addressing.parse_address(address)[1])
-        create_connection(host_port, timeout=CONNECT_S).close()
-        executor: Executor = dask.Client(address, timeout=CONNECT_S).get_executor(pure=False)
-    except Exception as error:
-        # What dask raises for an address that is none depends on the address.
-        message = f"no Dask scheduler answers at {address}: {type(error).__name__}"
-        raise DistributedError("AHBM-X141", message, hint="--dask tcp://HOST:8786") from error
-    return executor
-
-
-def swept(
-    space: Space,
-    workers: Workers,
-    store: str | Path | None = None,
-    *,
-    order: list[Case] | None = None,
-    tell: Callable[[Progress], object] | None = None,
-) -> Iterator[tuple[Sequence[Case], list[Row]]]:
-    """Runs the cases of a space that the store does not have, each once, and gives them with their rows as they are
-    done, in any order; in the store they are then.
-
-    order: is given all cases, in any order. tell: is told how far it is. Raises as `sweep`.
-    """
-    kept = None if store is None else Store(store)
-    progress = Progress(space.count)
-    kinds = space.kinds
-    for name in kinds:
-        if name in NAMES:
-            hint = f"write defaults.{name}"
-            raise ConfigError("AHBM-C185", f"the override {name} has the name of a column", hint=hint)
-    _first(tell, progress)
-    known: set[str] = set()
-    stored: dict[str, tuple[int | None, str | None]] = {}
-
-    def new() -> Iterator[Case]:
-        for case in plan(space, Places(), mixed=True):
-            if order is not None:
-                order.append(case)
-            if case.resized is not None:
-                progress.resized[case.resized] = None
-            if case.key in known:
-                progress.total -= 1
-                continue
-            known.add(case.key)
-            if case.key in stored:
-                progress.known += 1
-                progress.wrong += _is_wrong(*stored[case.key])
-            else:
-                yield case
-        progress.total = len(known)
-
-    digest = ""
-    if kept is not None:
-        digest = kept.begin(space.to_json())
-        stored = kept.proofs()
-    for cases, rows in run(new(), partial(work.work, uuid4().hex), workers, _lost):
-        if kept is not None:
-            kept.add(digest, cases, rows, kinds)
-        progress.add(rows)
-        if tell is not None:
-            tell(progress)
-        yield cases, rows
-    if tell is not None:
-        tell(progress)
-
-
-def _first(tell: Callable[[Progress], object] | None, progress: Progress) -> None:
-    if tell is None:
-        return
-    try:
-        tell(progress)
-    except TypeError as error:
-        raise refused("tell", "a function that takes a Progress", tell) from error
-
-
-def _lost(case: Case, why: str) -> Row:
-    return refusal(case, LOST, dead(why).message)
-
-
-def _stored(store: Store, wanted: set[str]) -> dict[str, Row]:
-    if not wanted:
-        return {}
-    found = store.rows()
-    at = [number for number, key in enumerate(found.column("key")) if key in wanted]
-    return {row["key"]: tuple(row[name] for name in NAMES) for row in found.take(at)}
-
-
 def table_of(space: Space, order: Sequence[Case], rows: Mapping[str, Row]) -> Table:
     """The table of a space: its cases in order, with the rows of their keys."""
     varied = space.varied
@@ -365,13 +224,10 @@ def table_of(space: Space, order: Sequence[Case], rows: Mapping[str, Row]) -> Ta
         row = list(rows[case.key])
         # Equal machines have one row, whatever each of them is called.
         row[machine], row[seed] = case.sweep.machine, case.seed
-        overrides = (case.sweep.varied.get(name) for name in varied)
-        values.append((*(row[at] for at in picked), *overrides, *(row[at] for at in failed)))
+        overrides = [case.sweep.varied.get(name) for name in varied]
+        named = dict(zip((*NAMES, *varied), (*row, *overrides), strict=True))
+        cost = [one.value(named) for one in space.costs.values()]
+        values.append((*(row[at] for at in picked), *overrides, *cost, *(row[at] for at in failed)))
     machines = [case.sweep.machine for case in order]
     notes = (*resize_notes(case.resized for case in order), *work.errors(machines, (rows[case.key] for case in order)))
-    return Table((*COLUMNS, *seeds, *job, *varied, *FAILED), tuple(values), space, notes)
-
-
-def _span(seconds: float) -> str:
-    whole = round(seconds)
-    return f"{whole} s" if whole < 120 else f"{whole // 60} min" if whole < 7200 else f"{whole / 3600:.1f} h"
+    return Table((*COLUMNS, *seeds, *job, *varied, *space.costs, *FAILED), tuple(values), space, notes)

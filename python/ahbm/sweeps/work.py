@@ -1,24 +1,222 @@
-"""The rows of cases, and the function that other processes are sent to make them."""
+"""What a process of a sweep does with a range of positions: makes their cases, runs those that the store does not have,
+and writes their rows there."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import bisect
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
 
 from ahbm._core import Workload
+from ahbm.base.sizes import Resized
 from ahbm.errors import AhbmError, InterruptedRun
 from ahbm.runs import bands
 from ahbm.runs.report import Report
+from ahbm.sweeps.case import Cases
+from ahbm.sweeps.space import Space
+from ahbm.table import processes
 from ahbm.table.build import build
 from ahbm.table.cases import Case, Refused
-from ahbm.table.processes import Places, batch, places
+from ahbm.table.files import ID, INTERNAL, NAMES, NO_PROOF, Row, is_wrong
+from ahbm.table.parts import Part, build_of, key_sum
+from ahbm.table.processes import Places, places
 from ahbm.table.running import of_case, outcome
-from ahbm.table.store import INTERNAL, NAMES, Row, refusal, row_of
+from ahbm.table.store import Store, refusal, row_of
+
+RECENT = 1000
+"""Rows that a process remembers: a case that is equal to one of them does not run again."""
+_CODE, _WRONG = NAMES.index("code"), NAMES.index("wrong")
 
 
-def work(token: str, cases: Sequence[Case]) -> tuple[list[Row], float]:
-    """The rows of the first of `cases`, and the seconds that they took, as `batch`. `token` tells sweeps apart."""
+@dataclass(frozen=True)
+class Setup:
+    """What the processes of a sweep are told."""
+
+    token: str
+    """Tells sweeps apart: what was read for another may have changed."""
+    space: Space
+    kinds: Mapping[str, str]
+    """The types of the columns of overrides."""
+    store: str | None = None
+    digest: str = ""
+    """Of the space, in the store."""
+    looked: bool = False
+    """Whether the store has rows that were not run for this space, among which cases may be."""
+
+
+@dataclass
+class Done:
+    """What became of some positions of a space."""
+
+    positions: int = 0
+    known: int = 0
+    """Cases whose rows the store had."""
+    ran: int = 0
+    failed: int = 0
+    """Those of `ran` that did not run to their end."""
+    wrong: int = 0
+    """Those of `known` and `ran` whose result is wrong."""
+    same: int = 0
+    """Positions that are no case of their own: another is the same."""
+    keys: int = 0
+    """The sum of the keys of all cases."""
+    resized: dict[Resized, None] = field(default_factory=dict)
+    rows: dict[str, Row] = field(default_factory=dict)
+    """By key, where no store keeps them."""
+
+    def __len__(self) -> int:
+        return self.positions
+
+    def count(self, row: Row) -> None:
+        """A case ran."""
+        self.ran += 1
+        self.failed += row[_CODE] is not None
+        self.wrong += is_wrong(row[_WRONG], row[_CODE])
+
+
+@dataclass
+class _State:
+    """What a process keeps for a sweep."""
+
+    cases: Cases
+    store: Store | None
+    known: Known | None
+    recent: OrderedDict[str, Row] = field(default_factory=OrderedDict)
+
+
+class Known:
+    """The rows of this build that a store had when a process first asked."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        own = build_of(build())
+        self._parts = [part for part in store.parts() if part.build == own]
+        ids, of = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        for number, part in enumerate(self._parts):
+            with store.opened(part) as file:
+                ids.append(file.read([ID]).column(0).to_numpy())
+            of.append(np.full(len(ids[-1]), number))
+        order = np.argsort(np.concatenate(ids), kind="stable")
+        self._ids, self._of = np.concatenate(ids)[order], np.concatenate(of)[order]
+        self._rows = lru_cache(64)(self._proofs)
+
+    def get(self, key: str) -> tuple[int | None, str | None] | None:
+        """The `wrong` and `code` of the row of a key that will be the same on every day."""
+        number = int(key[:15], 16)
+        at = bisect.bisect_left(self._ids, number)
+        while at < len(self._ids) and self._ids[at] == number:
+            found = self._rows(self._parts[self._of[at]]).get(key)
+            if found is not None:
+                return found
+            at += 1
+        return None
+
+    def _proofs(self, part: Part) -> dict[str, tuple[int | None, str | None]]:
+        found = self._store.read(("key", "wrong", "code"), [part])
+        judged = zip(found.column("wrong"), found.column("code"), strict=True)
+        return {key: one for key, one in zip(found.column("key"), judged, strict=True) if one[1] not in NO_PROOF}
+
+
+_states: dict[tuple[str, bool], _State] = {}
+
+
+def _state(setup: Setup) -> _State:
+    place = setup.token, setup.looked
+    if place not in _states:
+        _states.clear()
+        store = None if setup.store is None else Store(setup.store)
+        known = Known(store) if store is not None and setup.looked else None
+        _states[place] = _State(Cases(setup.space, places(setup.token)), store, known)
+    return _states[place]
+
+
+def work(setup: Setup, positions: Sequence[int]) -> tuple[Done, float]:
+    """What becomes of the first of some positions that follow each other, at least of one and of no more than
+    `processes.LATEST_S` allows; and the seconds that they took. Their rows are in the store then."""
+    start = time.perf_counter()
+    state, here, done = _state(setup), places(setup.token), Done()
+    cases, rows, keys = list[Case](), list[Row](), list[str]()
+    for position in positions:
+        done.positions += 1
+        case, owner = state.cases.case(position)
+        if case is None or not owner:
+            done.same += 1
+        if case is None:
+            continue
+        if case.resized is not None:
+            done.resized[case.resized] = None
+        keys.append(case.key)
+        if not owner:
+            continue
+        stored = None if state.known is None else state.known.get(case.key)
+        if stored is not None:
+            done.known += 1
+            done.wrong += is_wrong(*stored)
+            continue
+        cases.append(case)
+        rows.append(_row(state, case, here))
+        done.count(rows[-1])
+        if time.perf_counter() - start > processes.LATEST_S:
+            break
+    done.keys = key_sum(keys)
+    _keep(setup, state.store, done, range(positions[0], positions[0] + done.positions), cases, rows)
+    return done, time.perf_counter() - start
+
+
+def lost(setup: Setup, position: int, case: Case, found: Row) -> Done:
+    """What becomes of a position whose process dies."""
+    store = None if setup.store is None else Store(setup.store)
+    done = Done(1, keys=key_sum([case.key]))
+    done.count(found)
+    _keep(setup, store, done, range(position, position + 1), [case], [found])
+    return done
+
+
+def _keep(
+    setup: Setup, store: Store | None, done: Done, span: range, cases: Sequence[Case], rows: Sequence[Row]
+) -> None:
+    if store is None:
+        done.rows = {case.key: row for case, row in zip(cases, rows, strict=True)}
+    else:
+        store.add(setup.digest, cases, rows, setup.kinds, span=span, keys=done.keys, wrong=done.wrong)
+
+
+def measured(token: str, cases: Sequence[Case]) -> tuple[list[Row], float]:
+    """The rows of the first of some cases, and the seconds that they took, as `ahbm.table.processes.batch`."""
     here = places(token)
-    return batch(lambda case: row(case, here), cases)
+    return processes.batch(lambda case: row(case, here), cases)
+
+
+def looked_at(setup: Setup, positions: Sequence[int]) -> tuple[Done, float]:
+    """The cases of positions and the sum of their keys; nothing runs."""
+    start = time.perf_counter()
+    state, done, keys = _state(setup), Done(len(positions)), list[str]()
+    for position in positions:
+        case, owner = state.cases.case(position)
+        done.known += owner
+        done.same += not owner
+        if case is not None:
+            keys.append(case.key)
+            if case.resized is not None:
+                done.resized[case.resized] = None
+    done.keys = key_sum(keys)
+    return done, time.perf_counter() - start
+
+
+def _row(state: _State, case: Case, here: Places) -> Row:
+    found = state.recent.get(case.key)
+    if found is None:
+        found = row(case, here)
+        if found[_CODE] not in NO_PROOF:
+            state.recent[case.key] = found
+            if len(state.recent) > RECENT:
+                state.recent.popitem(last=False)
+    return found
 
 
 def row(case: Case, places: Places) -> Row:

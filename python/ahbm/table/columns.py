@@ -27,6 +27,8 @@ class Column(NamedTuple):
     """Whether it holds few different texts, which stores do not read one by one."""
     of: Callable[[Report], Any] | None = None
     """What it holds of a report; None: the field of its name."""
+    unit: str = ""
+    """Of its numbers; empty for texts, and for numbers of things that its name says."""
 
     def value(self, report: Report) -> Any:
         """What it holds of a report."""
@@ -39,20 +41,20 @@ MEASURED = (
     Column("machine", str, few=True),
     Column("topology", str, few=True),
     Column("ranks", int),
-    Column("bytes", int),
-    Column("count", int),
+    Column("bytes", int, unit="B"),
+    Column("count", int, unit="elements"),
     Column("dtype", str, few=True),
     Column("op", str, few=True),
     Column("root", int),
-    Column("latency_ns", float),
-    Column("algbw_gbs", float),
-    Column("busbw_gbs", float),
-    Column("bound_ns", float),
-    Column("percent_of_bound", float),
+    Column("latency_ns", float, unit="ns"),
+    Column("algbw_gbs", float, unit="GB/s"),
+    Column("busbw_gbs", float, unit="GB/s"),
+    Column("bound_ns", float, unit="ns"),
+    Column("percent_of_bound", float, unit="%"),
     Column("limited_by", str, few=True),
     Column("messages", int),
-    Column("memory_bytes", int),
-    Column("wrong", int),
+    Column("memory_bytes", int, unit="B"),
+    Column("wrong", int, unit="elements"),
     Column("timeline_hash", str),
 )
 """What a row holds of a report."""
@@ -61,7 +63,7 @@ STORED = (
     Column("seed", int),
     Column("job", str, few=True),
     Column("links", int),
-    Column("link_gbs", float),
+    Column("link_gbs", float, unit="GB/s"),
     Column("calibration", str, few=True),
     Column("version", str, few=True),
     Column(FAILED[0], str, few=True),
@@ -69,6 +71,17 @@ STORED = (
 )
 """The values of a row: `MEASURED`; the seed of the data; the job, of replays; the links between SIPs, and GB/s of one
 link; what is known of the error of a calibrated machine; the build of this package; `FAILED`."""
+
+
+_UNITS = {column.name: column.unit for column in STORED}
+_ENDINGS = {"_gbs": "GB/s", "_ns": "ns", "_bytes": "B", "_mb": "MiB", "_gb": "GiB", "_tflops": "TFLOP/s", "_mm": "mm"}
+
+
+def unit_of(name: str) -> str:
+    """The unit of a column of rows, also of an override, whose name ends with it; empty for a column without one."""
+    if name in _UNITS:
+        return _UNITS[name]
+    return next((unit for ending, unit in _ENDINGS.items() if name.endswith(ending)), "")
 
 
 class Printed(NamedTuple):

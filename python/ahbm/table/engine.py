@@ -1,6 +1,6 @@
 """Many calls on any `concurrent.futures.Executor`: in batches, a few at a time, none lost with the process that dies.
 
-An executor needs `submit`, and futures that `as_completed` takes; nothing else is asked of it.
+An executor needs `submit`, and futures with `add_done_callback`; nothing else is asked of it.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import connection
-from typing import Any, Generic, Protocol, TypeVar
+from queue import SimpleQueue
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from ahbm.base.arguments import refused
 from ahbm.errors import AhbmError, DistributedError
@@ -34,14 +35,16 @@ WINDOW = 32
 """Batches under way on an executor of which nobody says how many workers it has."""
 DEATHS = 2
 """Times that a process has to die of one item alone before the item is to blame."""
-KILLED = ("KilledWorker",)
+KILLED = ("KilledWorker", "WorkerCrashedError")
 """Names of errors by which an executor says that the workers of one call died; it goes on with the others."""
 
 _Item = TypeVar("_Item")
 _Row = TypeVar("_Row")
+_Rows = TypeVar("_Rows", bound=Sized)
 _Result = TypeVar("_Result")
-Call = Callable[[Sequence[_Item]], tuple[list[_Row], float]]
-"""The rows of the first of some items, at least of one, and the seconds that they took."""
+Call = Callable[[Sequence[_Item]], tuple[_Rows, float]]
+"""What the first of some items give, at least one, with as many as they are for its length; and the seconds that they
+took."""
 
 
 class Workers(Protocol):
@@ -208,42 +211,59 @@ class Given:
             self._executor.shutdown(wait=done)
 
 
-def run(
-    items: Iterable[_Item],
-    call: Call[_Item, _Row],
-    workers: Workers,
-    lost: Callable[[_Item, str], _Row],
-) -> Iterator[tuple[Sequence[_Item], list[_Row]]]:
-    """Calls `call` with batches of `items`, and gives batches with their rows as they are done, in any order.
+@dataclass(frozen=True)
+class Spans:
+    """Items that are integers: from the first to below the second of each pair. They are handed out as ranges, which
+    cost the same however long they are; whoever gets them makes what they stand for."""
 
-    items: taken as they are needed. call: sent to the workers. lost: the row of an item whose process died `DEATHS`
-    times, of which a text says more. When a pool breaks, the batches that were under way run again one after the other,
-    each halved until the item to blame stands alone.
+    pairs: Sequence[tuple[int, int]]
+
+
+def run(
+    items: Iterable[_Item] | Spans,
+    call: Call[_Item, _Rows],
+    workers: Workers,
+    lost: Callable[[_Item, str], _Rows],
+    most: int = MOST,
+    ahead: int = AHEAD,
+) -> Iterator[tuple[Sequence[_Item], _Rows]]:
+    """Calls `call` with batches of `items`, and gives batches with what they gave as they are done, in any order.
+
+    items: taken as they are needed. call: sent to the workers. lost: what an item gives whose process died `DEATHS`
+    times, of which a text says more. most: items of a batch. ahead: items that are taken before
+    they are needed. When a pool breaks, the batches that were under way run
+    again one after the other, each halved until the item to blame stands alone.
 
     Raises DistributedError (AHBM-X141) where workers do not start, or cannot run `call` at all; and what `items`
     raises.
     """
-    source = _Source(items)
+    source = _Spans(items.pairs) if isinstance(items, Spans) else _Source(items, ahead)
+    ended: SimpleQueue[Future[tuple[_Rows, float]]] = SimpleQueue()
+    """What is done, or was: a future comes here once. To look for it among those that fly would take longer, the more
+    workers there are."""
     back: deque[Sequence[_Item]] = deque()
     """What came back unfinished, or was never taken."""
     suspects: deque[_Batch[_Item]] = deque()
-    flying: dict[Future[tuple[list[_Row], float]], _Batch[_Item]] = {}
+    flying: dict[Future[tuple[_Rows, float]], _Batch[_Item]] = {}
     size, least, refused, done = 1, 1, 0, False
     executor = workers.open()
     try:
         while True:
             # A suspect flies alone: when a process dies then, the blame is clear.
             trial = bool(suspects) and not flying
-            most = 1 if trial else 0 if suspects or (refused and flying) else workers.window
-            while len(flying) < most:
+            window = 1 if trial else 0 if suspects or (refused and flying) else workers.window
+            while len(flying) < window:
                 if trial:
                     batch = suspects.popleft()
                 else:
-                    batch = _Batch(back.popleft() if back else source.take(size, least, workers.window))
+                    taken = back.popleft() if back else source.take(size, least, workers.window)
+                    batch = _Batch(cast("Sequence[_Item]", taken))
                 if not batch.items:
                     break
                 try:
-                    flying[_submit(executor, call, batch.items)] = batch
+                    sent = _submit(executor, call, batch.items)
+                    flying[sent] = batch
+                    sent.add_done_callback(ended.put)
                     refused = 0
                 except BrokenExecutor as broken:
                     # It broke before the future that was to say so: what was sent now is not to blame.
@@ -261,15 +281,17 @@ def run(
                 workers.check()
                 executor = workers.open()
                 continue
-            source.look_ahead(lambda: not any(future.done() for future in flying))
-            future = next(as_completed(flying))
+            source.look_ahead(ended.empty)
+            future = ended.get()
+            if future not in flying:
+                continue
             batch = flying.pop(future)
             error = future.exception()
             if error is None:
                 rows, seconds = future.result()
                 back.extend([batch.items[len(rows) :]] if len(rows) < len(batch.items) else [])
                 per_second = len(rows) / max(seconds, 1e-9)
-                size = max(1, min(MOST, GROWTH * len(rows), int(BATCH_S * per_second)))
+                size = max(1, min(most, GROWTH * len(rows), int(BATCH_S * per_second)))
                 least = min(size, int(LEAST_S * per_second) + 1)
                 yield batch.items[: len(rows)], rows
             elif isinstance(error, BrokenExecutor) and not trial:
@@ -290,7 +312,7 @@ def run(
                 elif batch.deaths + 1 < DEATHS:
                     suspects.appendleft(_Batch(batch.items, batch.deaths + 1))
                 else:
-                    yield batch.items, [lost(batch.items[0], f"{type(error).__name__}: {error}")]
+                    yield batch.items, lost(batch.items[0], f"{type(error).__name__}: {error}")
             else:
                 raise error if isinstance(error, AhbmError) else _unable(error) from error
         done = True
@@ -303,14 +325,14 @@ def run(
 class _Source(Generic[_Item]):
     """Items, some of which are taken before they are needed."""
 
-    def __init__(self, items: Iterable[_Item]) -> None:
-        self._items = iter(items)
+    def __init__(self, items: Iterable[_Item], most: int) -> None:
+        self._items, self._most = iter(items), most
         self._ahead: deque[_Item] = deque()
         self._ended = False
 
     def look_ahead(self, idle: Callable[[], bool]) -> None:
         """Takes items while there is nothing else to do."""
-        while len(self._ahead) < AHEAD and not self._ended and idle():
+        while len(self._ahead) < self._most and not self._ended and idle():
             self._pull()
 
     def take(self, size: int, least: int, parts: int) -> tuple[_Item, ...]:
@@ -328,6 +350,30 @@ class _Source(Generic[_Item]):
             self._ended = True
 
 
+class _Spans:
+    """Integers, as ranges that lie in one pair each."""
+
+    def __init__(self, pairs: Sequence[tuple[int, int]]) -> None:
+        self._pairs = deque(pairs)
+        self._left = sum(end - first for first, end in pairs)
+
+    def look_ahead(self, idle: Callable[[], bool]) -> None:
+        """There is nothing to make before it is needed."""
+
+    def take(self, size: int, least: int, parts: int) -> range:
+        """The next `size` items, as `_Source.take`; none of the next pair."""
+        if not self._pairs:
+            return range(0)
+        if self._left < size * parts:
+            size = max(least, min(size, -(-self._left // parts)))
+        first, end = self._pairs.popleft()
+        stop = min(first + size, end)
+        if stop < end:
+            self._pairs.appendleft((stop, end))
+        self._left -= stop - first
+        return range(first, stop)
+
+
 @dataclass(frozen=True)
 class _Batch(Generic[_Item]):
     items: Sequence[_Item]
@@ -340,7 +386,7 @@ def _unable(error: BaseException) -> DistributedError:
     return DistributedError("AHBM-X141", message, hint="its workers need the same version of ahbm and the same files")
 
 
-def ordered(batches: Iterable[tuple[Sequence[tuple[int, Any]], list[_Row]]]) -> Iterator[_Row]:
+def ordered(batches: Iterable[tuple[Sequence[tuple[int, Any]], Sequence[_Row]]]) -> Iterator[_Row]:
     """The rows of numbered items in the order of their numbers, each as soon as all before it are there."""
     waiting: dict[int, _Row] = {}
     at = 0

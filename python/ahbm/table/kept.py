@@ -22,8 +22,9 @@ from ahbm.source.algorithm import Algorithm
 from ahbm.table.build import build
 from ahbm.table.cases import Case, Refused, Sweep
 from ahbm.table.engine import BATCH_S
+from ahbm.table.files import NO_PROOF, Row
 from ahbm.table.imported import imported
-from ahbm.table.store import NO_PROOF, Row, Store, row_of
+from ahbm.table.store import Store, row_of
 
 
 class Keys:

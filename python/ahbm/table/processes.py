@@ -158,7 +158,7 @@ def _rows(
     jobs: int,
     lost: Callable[[str], _Row],
 ) -> Iterator[_Row]:
-    return ordered(run(enumerate(items), call, Pool(jobs, __name__), lambda _, why: lost(why)))
+    return ordered(run(enumerate(items), call, Pool(jobs, __name__), lambda _, why: [lost(why)]))
 
 
 def dead(why: str) -> DistributedError:

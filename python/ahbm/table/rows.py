@@ -16,6 +16,7 @@ from ahbm.base.arguments import checked, shown
 from ahbm.base.optional import needed
 from ahbm.base.store import store, writing
 from ahbm.errors import ConfigError
+from ahbm.table.columns import unit_of
 
 _Number = TypeVar("_Number", np.float64, np.int64)
 
@@ -26,6 +27,9 @@ class Rows:
     They are kept column by column: a million of them are a few arrays.
     """
 
+    computed: frozenset[str] = frozenset()
+    """The columns that `cost` of a space computes of others."""
+
     def __init__(self, columns: Sequence[str], values: Sequence[Sequence[Any]] | Mapping[str, Any]) -> None:
         """values: per row, the value of each column; or the columns by name, lists or arrays of pyarrow."""
         self.columns = tuple(columns)
@@ -33,6 +37,12 @@ class Rows:
             lists = list(map(list, zip(*values, strict=True))) or [[] for _ in self.columns]
             values = dict(zip(self.columns, lists, strict=True))
         self._by_name = values
+
+    @checked
+    def unit(self, name: str) -> str:
+        """The unit of a column: "ns", "GB/s", "B", "%"; empty where it has none. Raises ConfigError (AHBM-C187)."""
+        self.refuse_unknown([name])
+        return unit_of(name)
 
     @property
     def values(self) -> tuple[tuple[Any, ...], ...]:
@@ -131,9 +141,13 @@ class Rows:
         return Rows(left, {one: self._by_name[one] for one in left})
 
     def to_arrow(self) -> Any:
-        """A pyarrow.Table with `columns`. Raises UnsupportedError (AHBM-U145) where pyarrow is not installed."""
+        """A pyarrow.Table with `columns`, the units in the metadata of its fields. Raises UnsupportedError (AHBM-U145)
+        where pyarrow is not installed."""
         arrow = _package("pyarrow")
-        return arrow.table([arrow.array(self.column(name)) for name in self.columns], names=list(self.columns))
+        arrays = [arrow.array(self.column(name)) for name in self.columns]
+        fields = zip(self.columns, arrays, strict=True)
+        described = [arrow.field(name, array.type, metadata={"unit": unit_of(name)}) for name, array in fields]
+        return arrow.table(arrays, schema=arrow.schema(described))
 
     def to_pandas(self) -> Any:
         """A pandas.DataFrame with `columns`. Raises UnsupportedError (AHBM-U145) where pandas is not installed."""
