@@ -70,8 +70,10 @@ class _Written:
         self.sips, self.size = machine.sips, machine.node_size
         self.names: dict[int, str] = {}
         directed: dict[Pair, list[tuple[float, int]]] = {}
+        stated = dict(machine.parameters)["system.sips.switch.latency_ns"]
+        switch = int(stated.removesuffix("ps")) if machine.topology == "switch" else 0
         for a, b, one, other, gbs, ps in machine.sip_edges():
-            directed.setdefault((a, b), []).append((gbs, ps))
+            directed.setdefault((a, b), []).append((gbs, ps + (switch if b >= self.sips else 0)))
             self.names[a], self.names[b] = one, other
         self.around: dict[int, list[int]] = {}
         for a, b in directed:

@@ -65,8 +65,9 @@ def graph_of(text: str, path: Path) -> Any:
                 document = json.loads(infrastructure.serialize(encoding="json"))
             else:
                 document = _document(text, path)
-                infrastructure = package.Infrastructure().deserialize(document)
+                infrastructure = None
             _bounded(document, path)
+            infrastructure = infrastructure or package.Infrastructure().deserialize(document)
             made = service.InfraGraphService()
             made.set_graph(infrastructure)
             return made.get_networkx_graph()
