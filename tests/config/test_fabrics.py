@@ -24,7 +24,9 @@ def fabric(count: int, size: int, routes: str = "", **keys: object) -> dict[str,
     return {**NODES, "system.sips.count": count, "system.sips.nodes.size": size, **own, **choose}
 
 
-def run(overrides: dict[str, object], algorithm: str = "ring_allreduce", size: str = "64K", **more: object) -> ahbm.Report:
+def run(
+    overrides: dict[str, object], algorithm: str = "ring_allreduce", size: str = "64K", **more: object
+) -> ahbm.Report:
     return ahbm.run("all_reduce", algorithm, "npu_switch_8", bytes_per_rank=size, overrides=overrides, **more)
 
 
@@ -54,12 +56,18 @@ def test_one_tier_of_nodes_of_one_is_a_switch(algorithm: str) -> None:
 )
 @pytest.mark.parametrize("routes", ["", "rails", "first"])
 def test_folded_runs_take_the_times_of_whole_ones(keys: dict[str, object], routes: str) -> None:
-    overrides = fabric(64, 4, routes, **keys)
-    whole = run(overrides, size="256K", data=False)
-    program = whole.program if hasattr(whole, "program") else None
-    folded = ahbm.run("all_reduce", "ring_allreduce", "npu_switch_8", bytes_per_rank="256K", overrides=overrides)
-    assert folded.timeline_hash == whole.timeline_hash
-    assert program is None or program.simulate(record=False, fold=False).latency_ps == round(1000 * whole.latency_ns)
+    program = run(fabric(64, 4, routes, **keys), size="256K", data=False).program()
+    assert program is not None
+    folded, whole = (program.simulate(record=False, fold=fold) for fold in (True, False))
+    assert (folded.hash, folded.latency_ps, folded.messages) == (whole.hash, whole.latency_ps, whole.messages)
+
+
+def test_a_ring_over_pods_is_folded() -> None:
+    program = run(fabric(512, 8, tiers=3, nodes_per_leaf=4, nodes_per_pod=16), size="1M", data=False).program()
+    assert program is not None
+    folded, whole = (program.simulate(record=False, fold=fold) for fold in (True, False))
+    assert folded.hash == whole.hash
+    assert 3 * folded.events < whole.events
 
 
 def test_seeds_change_collisions_alone() -> None:

@@ -55,7 +55,9 @@ def test_blueprints_of_devices_are_read(tmp_path: Path, device: Any, xpus: int, 
     machine = load_machine(path, {"base": "npu_switch_8"})
     assert machine.sips == xpus
     assert machine.assumed[-1] == "memory, engines and protocols are those of npu_switch_8"
-    report = ahbm.run("all_reduce", "ring_allreduce", str(path), bytes_per_rank="4K", overrides={"base": "npu_switch_8"})
+    report = ahbm.run(
+        "all_reduce", "ring_allreduce", str(path), bytes_per_rank="4K", overrides={"base": "npu_switch_8"}
+    )
     assert report.right
     assert any("assumed of the machine" in note for note in report.notes)
 
@@ -103,7 +105,12 @@ def test_what_nothing_says_is_asked_for(tmp_path: Path) -> None:
     ],
 )
 def test_bad_documents_are_refused(tmp_path: Path, change: dict[str, Any], code: str) -> None:
-    own = {"name": "d", "components": [{"name": "xpu", "count": 2, "choice": "xpu", "xpu": {}}], "links": [], "edges": []}
+    own = {
+        "name": "d",
+        "components": [{"name": "xpu", "count": 2, "choice": "xpu", "xpu": {}}],
+        "links": [],
+        "edges": [],
+    }
     document: dict[str, Any] = {"name": "x", "devices": [own], "instances": [{"name": "h", "device": "d", "count": 1}]}
     path = tmp_path / "bad.json"
     path.write_text(json.dumps({**document, **change}), encoding="utf-8")

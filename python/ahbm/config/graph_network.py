@@ -75,9 +75,11 @@ def _wire(attributes: Mapping[str, Any]) -> Wire:
     def stated(key: str, units: Mapping[str, float]) -> float | None:
         number, _, unit = str(attributes.get(key, "")).partition(" ")
         try:
-            return float(number) * units[unit] if unit in units and float(number) > 0 else None
+            value = float(number) * units[unit] if unit in units else None
         except ValueError:
             return None
+        # Zero is a latency, and no bandwidth.
+        return value if value is not None and 0 <= value < 1e9 and (value or units is _NS) else None
 
     return Wire(stated("bandwidth", _GBS), stated("latency", _NS))
 

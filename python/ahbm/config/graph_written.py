@@ -40,18 +40,19 @@ class _Links:
     """Links of a document or device, each kind once."""
 
     def __init__(self) -> None:
-        self.known: dict[tuple[float, float], str] = {}
+        self.known: dict[tuple[float | None, float | None], str] = {}
 
-    def name(self, gbs: float | None, ns: float) -> str:
-        return self.known.setdefault((gbs or 0.0, ns), f"link{len(self.known)}")
+    def name(self, gbs: float | None, ns: float | None) -> str:
+        """A link that states so much, by its name; None is not stated."""
+        return self.known.setdefault((gbs, ns), f"link{len(self.known)}")
 
     def parts(self) -> list[Part]:
         found: list[Part] = []
         for (gbs, ns), name in self.known.items():
             physical: Part = {}
-            if gbs:
+            if gbs is not None:
                 physical["bandwidth"] = {"choice": "gigabytes_per_second", "gigabytes_per_second": gbs}
-            if ns:
+            if ns is not None:
                 physical["latency"] = {"choice": "ns", "ns": ns}
             found.append({"name": name, "description": name, **({"physical": physical} if physical else {})})
         return found
@@ -188,7 +189,7 @@ class _Written:
             parts.append(_component("nic", len(sips) * each, "nic"))
             for number in range(len(sips)):
                 mine = {"component": f"nic[{number * each}:{(number + 1) * each}]"}
-                edges.append(_edge({"component": f"xpu[{number}]"}, mine, links.name(None, 0), "many2many"))
+                edges.append(_edge({"component": f"xpu[{number}]"}, mine, links.name(None, None), "many2many"))
         return _device("host", {"components": parts, "links": links.parts(), "edges": edges}, devices)
 
     def _switch(self, ports: int, through: int, devices: dict[str, Part]) -> str:
