@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import ahbm
@@ -107,3 +109,16 @@ def test_striped_collectives_say_what_they_do_not_see() -> None:
     assert load_machine("npu_switch_8", overrides).has_fabric
     # Four interfaces carry what one did before, four times as fast.
     assert run(overrides, size="4M").latency_ns < run(fabric(32, 4, nodes_per_leaf=2), size="4M").latency_ns
+
+
+@pytest.mark.parametrize("kind", ["clos", "rails"])
+def test_rings_on_rails_are_folded(kind: str) -> None:
+    """Reduce-scatter inside nodes, a ring on each rail, all-gather: nodes in equal places of pods are alike."""
+    algorithm = str(Path(__file__).parents[1] / "support" / "hierarchical_allreduce.py")
+    overrides = fabric(256, 8, "rails", kind=kind, tiers=3, nodes_per_leaf=2, nodes_per_pod=4)
+    assert run(overrides, algorithm, "4K").right
+    program = run(overrides, algorithm, "1M", data=False).program()
+    assert program is not None
+    folded, whole = (program.simulate(record=False, fold=fold) for fold in (True, False))
+    assert folded.hash == whole.hash
+    assert 3 * folded.events < whole.events

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import ahbm
 from ahbm.config.graph_network import Lacking, network
 from ahbm.config.infragraph import graph_of
 from ahbm.config.topology import load_machine
-from ahbm.errors import ConfigError, TopologyError
+from ahbm.errors import AhbmError, ConfigError, TopologyError
 
 package = pytest.importorskip("infragraph")
 from infragraph.blueprints.devices.amd.mi300x import MI300X  # noqa: E402
@@ -206,3 +208,38 @@ def test_a_base_may_be_given_to_any_file(tmp_path: Path) -> None:
     path.write_text("base: npu_ring_8\n", encoding="utf-8")
     with pytest.raises(ConfigError):
         load_machine(path, {"base": "npu_switch_8"})
+
+
+def test_a_graph_written_as_a_file_has_what_was_changed(tmp_path: Path) -> None:
+    from ahbm.config.topology import text_for
+
+    path = written(tmp_path, Server(2), "device.yaml")
+    changed = {"base": "npu_switch_8", "pe.dispatch_ns": 3, "system.sips.edges.0.bandwidth_gbs": 7}
+    machine = load_machine(path, changed)
+    own = tmp_path / "own.yaml"
+    own.write_text(text_for(machine) or "", encoding="utf-8")
+    assert load_machine(own).hash == machine.hash
+    assert load_machine(own).assumed == machine.assumed
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    seed=st.integers(0, 1 << 32), value=st.sampled_from([None, -1, 0, 3, 1 << 40, "", "x[0:9]", "h[0]", [], {}, [[]]])
+)
+def test_strange_documents_are_refused_or_read(tmp_path: Path, seed: int, value: object) -> None:
+    document = json.loads(SingleTierFabric(Server(1), 2).serialize(encoding="json"))
+    at, key = None, None
+    here: Any = document
+    while isinstance(here, (dict, list)) and here:
+        keys = sorted(here) if isinstance(here, dict) else list(range(len(here)))
+        at, key = here, keys[seed % len(keys)]
+        seed //= 7
+        here = here[key]
+    assert at is not None
+    at[key] = value
+    path = tmp_path / "strange.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    try:
+        load_machine(path, {"base": "npu_switch_8"})
+    except AhbmError as refused:
+        assert refused.findings

@@ -69,15 +69,16 @@ def whole_text(values: Mapping[str, Any]) -> str:
 
 
 def laid_over(values: dict[str, Any], overrides: Mapping[str, str]) -> dict[str, Any]:
-    """Values of a file with those at dotted paths changed, as `base_of` gives them."""
+    """Values of a file, of which those at dotted paths are changed, as `base_of` gives them."""
     for key, text in overrides.items():
         *folders, last = key.split(".")
-        at = values
+        at: Any = values
         for folder in folders:
-            inner = at.get(folder)
-            at[folder] = inner = dict(inner) if isinstance(inner, dict) else {}
-            at = inner
-        at[last] = parse(f"value: {text}", KEY).values["value"]
+            place = int(folder) if isinstance(at, list) else folder
+            if not isinstance(at, list) and not isinstance(at.get(folder), (dict, list)):
+                at[folder] = {}
+            at = at[place]
+        at[int(last) if isinstance(at, list) else last] = parse(f"value: {text}", KEY).values["value"]
     return values
 
 

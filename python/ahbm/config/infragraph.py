@@ -24,6 +24,8 @@ from ahbm.config.graph_network import Lacking, network
 from ahbm.errors import AhbmError, Site, TopologyError
 
 MOST_BYTES = 1 << 26
+MOST_XML = 1 << 22
+"""Bytes of XML: hosts have less."""
 MOST_VERTICES = 1 << 18
 MOST_EDGES = 1 << 20
 DEEPEST = 16
@@ -55,12 +57,16 @@ def graph_of(text: str, path: Path) -> Any:
     Raises UnsupportedError (AHBM-U145) without the package, TopologyError: AHBM-T104 for a document that it refuses,
     T105 for one that is too large.
     """
+    is_xml = text.lstrip("\ufeff \t\r\n").startswith("<")
+    most = MOST_XML if is_xml else MOST_BYTES
+    if len(text) > most:
+        raise _large(path, f"a document of {len(text):,} characters is longer than {most:,}")
     package = needed("infragraph", "the file is an InfraGraph document, and its package is not installed", _HINT)
     service = needed("infragraph.infragraph_service", "the package infragraph has no service", _HINT)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            if text.lstrip("\ufeff \t\r\n").startswith("<"):
+            if is_xml:
                 infrastructure = _translated(text, path)
                 document = json.loads(infrastructure.serialize(encoding="json"))
             else:
@@ -84,6 +90,11 @@ def _short(error: Exception) -> str:
 
 def _refused(path: Path, what: str, hint: str | None = None) -> TopologyError:
     return TopologyError("AHBM-T104", f"{path}: {what}", sites=(Site("the file", str(path)),), hint=hint)
+
+
+def _large(path: Path, what: str) -> TopologyError:
+    hint = "describe the network by system.sips.nodes.fabric of a topology.yaml"
+    return TopologyError("AHBM-T105", f"{path}: {what}", sites=(Site("the file", str(path)),), hint=hint)
 
 
 def _document(text: str, path: Path) -> dict[str, Any]:
@@ -186,13 +197,8 @@ def _bounded(document: Mapping[str, Any], path: Path) -> None:
             found.append(_chosen(parts[0][1] if parts else "", count) * ends(device, end.get("component")))
         steps += found[0] * found[1] if entry.get("scheme") == "many2many" else min(found)
     if vertices > MOST_VERTICES or steps > MOST_EDGES:
-        raise TopologyError(
-            "AHBM-T105",
-            f"{path}: a graph of {vertices:,} vertices whose edges take {steps:,} steps is larger than "
-            f"{MOST_VERTICES:,} and {MOST_EDGES:,}",
-            sites=(Site("the file", str(path)),),
-            hint="describe the network by system.sips.nodes.fabric of a topology.yaml",
-        )
+        size = f"{vertices:,} vertices whose edges take {steps:,} steps"
+        raise _large(path, f"a graph of {size} is larger than {MOST_VERTICES:,} and {MOST_EDGES:,}")
 
 
 def _chosen(text: str, count: int) -> int:

@@ -12,7 +12,7 @@ from ahbm.base import arguments, foreign, packaged
 from ahbm.base.load import load_text
 from ahbm.base.yaml_source import did_you_mean, parse, scalar_text
 from ahbm.config import infragraph
-from ahbm.config.based import DEEPEST, KEY, base_of, based_on_nothing, laid_over
+from ahbm.config.based import DEEPEST, KEY, base_of, based_on_nothing, laid_over, whole_text
 from ahbm.errors import ConfigError, Site, TopologyError
 
 ENV = "AHBM_TOPOLOGY"
@@ -137,7 +137,11 @@ def text_for(machine: Machine) -> str | None:
     """The topology.yaml of a machine that was read from a graph; None for others."""
     path = Path(machine.origin)
     text = load_text(path) if path.is_file() else ""
-    return _of_graph(text, path, dict(machine.overrides)) if infragraph.is_document(text) else None
+    if not infragraph.is_document(text):
+        return None
+    overrides = dict(machine.overrides)
+    values = parse(_of_graph(text, path, overrides), str(path)).values
+    return whole_text(laid_over(values, {key: value for key, value in overrides.items() if key != KEY}))
 
 
 def resized(network: str, sips: int) -> dict[str, object]:
