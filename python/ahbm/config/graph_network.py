@@ -113,7 +113,7 @@ class _Reading:
         self.relay: dict[str, int] = {}
         # Ends, GB/s, ns there and back, and how many are side by side.
         self.links: Counter[tuple[int, int, float, float, float]] = Counter()
-        self.told: Counter[str] = Counter()
+        self.described: Counter[str] = Counter()
 
     def network(self) -> Network:
         found = self.found
@@ -139,7 +139,7 @@ class _Reading:
             else:
                 found.edges.append({**edge, "bidirectional": False, **side})
                 found.edges.append({**edge, "from": b, "to": a, "latency_ns": back, "bidirectional": False, **side})
-        found.assumed += [f"{what} ({count:,} links)" for what, count in self.told.items()]
+        found.assumed += [f"{what} ({count:,} links)" for what, count in self.described.items()]
         found.relays = _named(self.relay)
         return found
 
@@ -154,7 +154,7 @@ class _Reading:
             if key not in self.found.missing:
                 self.found.missing.append(key)
             return 1.0
-        self.told[f"{what} {stand_in:.6g} {'GB/s' if key.endswith('gbs') else 'ns'}, by {key}"] += 1
+        self.described[f"{what} {stand_in:.6g} {'GB/s' if key.endswith('gbs') else 'ns'}, by {key}"] += 1
         return stand_in
 
     def _add(self, a: int, b: int, gbs: float, there: float, back: float) -> None:
@@ -173,7 +173,7 @@ class _Reading:
         own = [(a, b, d) for a, b, d in edges if str(d.get("link")) not in outer]
         near = self._joined(xpus, own)
         if not near:
-            self.told[f"XPUs of {host.partition('.')[0]} reach each other over all links of their host"] += 1
+            self.described[f"XPUs of {host.partition('.')[0]} reach each other over all links of their host"] += 1
             near = self._joined(xpus, edges)
         direct = [(a, b, d) for a, b, d in near if a in self.number and b in self.number]
         peers: Counter[str] = Counter(end for a, b, _ in direct for end in (a, b))
@@ -313,7 +313,7 @@ class _Reading:
                     key = "system.sips.nodes.nic_gbs"
                     gbs = self._value(wire.gbs, self.lacking.nic_gbs, "the way to an interface has", key)
                     self._add(self.number[xpu], at, gbs, wire.ns or 0.0, wire.ns or 0.0)
-                self.told["XPUs that share an interface have it by turns"] += 1
+                self.described["XPUs that share an interface have it by turns"] += 1
         return found
 
     def _distances(self, xpu: str, ends: Iterable[str]) -> dict[str, tuple[int, Wire]]:
@@ -368,14 +368,14 @@ class _Reading:
                 path = Wire(None, wire.ns).then(one[1]).then(other[1])
                 ns = self._value(path.ns, self.lacking.nic_ns, "an interface takes", "system.sips.nodes.nic_latency_ns")
             elif wire.ns is None:
-                self.told["no latency of links between switches is counted"] += 1
+                self.described["no latency of links between switches is counted"] += 1
                 ns = 0.0
             else:
                 ns = wire.ns
             through = []
             for end in (one, other):
                 if end[2] is None:
-                    self.told[
+                    self.described[
                         f"a switch between hosts takes {self.lacking.spine_ns:.6g} ns, by system.sips.nodes.spine_ns"
                     ] += 1
                 through.append(self.lacking.spine_ns if end[2] is None else end[2])

@@ -1,34 +1,11 @@
 //! Custom SIP networks: a declared edge list. Neighbours use their link, all others a shortest path by latency.
 
+use crate::Ps;
+pub(crate) use crate::edge::{CustomEdge, Wire};
 use crate::ways::{Choice, Ways};
-use crate::{Ps, Rate};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::{Arc, OnceLock};
-
-/// A declared directed link.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct CustomEdge {
-    pub(crate) from: u32,
-    pub(crate) to: u32,
-    pub(crate) wire: Wire,
-    pub(crate) latency_ps: Ps,
-}
-
-/// What an edge is, which says what it carries.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Wire {
-    /// A link of a bandwidth of its own.
-    Own(Rate),
-    /// A link inside a node.
-    Link,
-    /// The way between a SIP and the spine.
-    Way,
-    /// The way between a node and the spine.
-    Spine,
-    /// A link between switches of the fabric between nodes.
-    Fabric(Rate),
-}
 
 /// An edge list and, per source, the tree of shortest paths. A tree is computed when it is first asked
 /// for; it is a function of the edges alone, so it makes no difference who asks first.
@@ -77,7 +54,7 @@ impl Custom {
     /// The same with ways that are given; what has none takes the first of equal ways.
     pub(crate) fn with_given(mut self, given: std::collections::BTreeMap<(u32, u32), Box<[u32]>>) -> Self {
         let ways = self.ways.take().map(Arc::unwrap_or_clone);
-        let mut ways = ways.unwrap_or_else(|| Ways::new(&self, Choice::First, None, 0));
+        let mut ways = ways.unwrap_or_else(|| Ways::new(&self.edges, self.vertices(), Choice::First, None, 0));
         ways.given = given;
         Self { ways: Some(Arc::new(ways)), ..self }
     }
@@ -85,7 +62,7 @@ impl Custom {
     /// The network with these edges alone.
     pub(crate) fn left(&self, edges: Vec<CustomEdge>) -> Self {
         let left = Self::new(self.vertices(), edges);
-        match self.ways.as_ref().map(|ways| ways.among(&left)) {
+        match self.ways.as_ref().map(|ways| ways.among(&left.edges, left.vertices())) {
             // Ways between nodes over a spine are searched for.
             Some(ways) => left.with_ways(ways, self.nodes),
             None => left,
@@ -100,11 +77,6 @@ impl Custom {
     /// Whether messages are spread over equal ways.
     pub(crate) fn spreads(&self) -> bool {
         self.ways.as_ref().is_some_and(|ways| ways.choice != Choice::First)
-    }
-
-    /// The edges that leave a vertex.
-    pub(crate) fn leaving(&self, vertex: u32) -> std::ops::Range<u32> {
-        self.first[vertex as usize]..self.first[vertex as usize + 1]
     }
 
     /// The edges along these vertices.
@@ -160,7 +132,7 @@ impl Custom {
                 }
             }
             (None, Some(ways)) if ways.fabric.is_none() && from != to => {
-                return ways.walk(self, (from, to), (from, to), chosen);
+                return ways.walk(&self.edges, (from, to), (from, to), chosen);
             }
             _ => {}
         }
@@ -190,7 +162,7 @@ impl Custom {
             let (out, leaf) = (leaves[at as usize].0, leaves[to as usize].0);
             let first = self.direct(at, out)?;
             let mut way = vec![first];
-            way.extend(ways.walk(self, (from, to), (out, leaf), chosen)?);
+            way.extend(ways.walk(&self.edges, (from, to), (out, leaf), chosen)?);
             way.push(self.direct(leaf, to)?);
             Some(way)
         };

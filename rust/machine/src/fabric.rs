@@ -62,7 +62,7 @@ pub(crate) fn fabric(sips: &Sips, nodes: &Nodes, reader: &mut Reader<'_>) -> Opt
     let mut leaves: Vec<(u32, u32)> = plan.leaf.iter().map(|&leaf| (base + leaf, 0)).collect();
     (0..).zip(order).for_each(|(place, sip)| leaves[sip as usize].1 = place);
     let choice = choice(sips.routes.as_ref(), Choose::Ecmp);
-    let ways = Ways::new(&custom, choice, Some(leaves.into()), base);
+    let ways = Ways::new(&custom.edges, custom.vertices(), choice, Some(leaves.into()), base);
     let names: Vec<String> = (0..m).map(|node| format!("node{node}.switch")).chain(plan.names).collect();
     let custom = custom.with_ways(ways, Some((count, size)));
     Some((given(custom, sips, &names, reader), names))

@@ -41,6 +41,7 @@ mod custom;
 mod declared;
 mod direction;
 mod dump;
+mod edge;
 mod fabric;
 mod faults;
 mod ids;

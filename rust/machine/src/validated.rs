@@ -407,7 +407,7 @@ fn custom(declared: &Topology, reader: &mut Reader<'_>) -> (Custom, Vec<String>)
     let custom = match choice {
         Choice::First => custom,
         _ => {
-            let ways = Ways::new(&custom, choice, None, 0);
+            let ways = Ways::new(&custom.edges, custom.vertices(), choice, None, 0);
             custom.with_ways(ways, None)
         }
     };

@@ -6,7 +6,7 @@
 //! patterns", 2009).
 
 use crate::Ps;
-use crate::custom::Custom;
+use crate::edge::CustomEdge;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::{Arc, OnceLock};
@@ -51,30 +51,36 @@ fn mixed(mut z: u64) -> u64 {
 
 impl Ways {
     /// Of a network whose vertices from `lowest` on pass on what is not theirs.
-    pub(crate) fn new(custom: &Custom, choice: Choice, fabric: Option<Arc<[(u32, u32)]>>, lowest: u32) -> Self {
-        let mut into: Vec<u32> = (0..custom.edges.len() as u32).collect();
-        into.sort_by_key(|&edge| custom.edges[edge as usize].to);
-        let distances = (0..custom.vertices()).map(|_| OnceLock::new()).collect();
+    pub(crate) fn new(
+        edges: &[CustomEdge],
+        vertices: u32,
+        choice: Choice,
+        fabric: Option<Arc<[(u32, u32)]>>,
+        lowest: u32,
+    ) -> Self {
+        let mut into: Vec<u32> = (0..edges.len() as u32).collect();
+        into.sort_by_key(|&edge| edges[edge as usize].to);
+        let distances = (0..vertices).map(|_| OnceLock::new()).collect();
         Self { choice, given: BTreeMap::new(), fabric, lowest, into: into.into(), distances }
     }
 
     /// The same choice among the edges that are left; what was given may be gone.
-    pub(crate) fn among(&self, custom: &Custom) -> Self {
-        Self::new(custom, self.choice, self.fabric.clone(), self.lowest)
+    pub(crate) fn among(&self, edges: &[CustomEdge], vertices: u32) -> Self {
+        Self::new(edges, vertices, self.choice, self.fabric.clone(), self.lowest)
     }
 
     /// Distances of all vertices from a goal.
-    fn to(&self, custom: &Custom, goal: u32) -> &[Distance] {
+    fn to(&self, edges: &[CustomEdge], goal: u32) -> &[Distance] {
         self.distances[goal as usize].get_or_init(|| {
-            let mut best = vec![FAR; custom.vertices() as usize];
+            let mut best = vec![FAR; self.distances.len()];
             let mut queue = BinaryHeap::from([Reverse(((0, 0), goal))]);
             best[goal as usize] = (0, 0);
             while let Some(Reverse((at, vertex))) = queue.pop() {
                 if at > best[vertex as usize] || vertex != goal && vertex < self.lowest {
                     continue;
                 }
-                let first = self.into.partition_point(|&edge| custom.edges[edge as usize].to < vertex);
-                let entering = self.into[first..].iter().map(|&edge| &custom.edges[edge as usize]);
+                let first = self.into.partition_point(|&edge| edges[edge as usize].to < vertex);
+                let entering = self.into[first..].iter().map(|&edge| &edges[edge as usize]);
                 for edge in entering.take_while(|edge| edge.to == vertex) {
                     let next = (at.0 + edge.latency_ps, at.1 + 1);
                     if next < best[edge.from as usize] {
@@ -91,12 +97,16 @@ impl Ways {
     /// was one of several.
     pub(crate) fn walk(
         &self,
-        custom: &Custom,
+        edges: &[CustomEdge],
         flow: (u32, u32),
         (from, goal): (u32, u32),
         chosen: &mut dyn FnMut(u32, &[u32]),
     ) -> Option<Vec<u32>> {
-        let best = self.to(custom, goal);
+        let best = self.to(edges, goal);
+        let leaving = |vertex: u32| {
+            let first = |vertex: u32| edges.partition_point(|edge| edge.from < vertex) as u32;
+            first(vertex)..first(vertex + 1)
+        };
         let mut digits = self.fabric.as_ref().map_or(flow.1, |fabric| fabric[flow.1 as usize].1);
         let (mut at, mut way) = (from, Vec::new());
         while at != goal {
@@ -105,13 +115,13 @@ impl Ways {
                 return None;
             }
             let onward = |&edge: &u32| {
-                let edge = &custom.edges[edge as usize];
+                let edge = &edges[edge as usize];
                 let (latency, links) = best[edge.to as usize];
                 (edge.to == goal || edge.to >= self.lowest)
                     && latency.checked_add(edge.latency_ps) == Some(left.0)
                     && links.checked_add(1) == Some(left.1)
             };
-            let equal: Vec<u32> = custom.leaving(at).filter(onward).collect();
+            let equal: Vec<u32> = leaving(at).filter(onward).collect();
             let count = equal.len() as u64;
             let index = match self.choice {
                 _ if count < 2 => 0,
@@ -131,7 +141,7 @@ impl Ways {
                 chosen(edge, &equal);
             }
             way.push(edge);
-            at = custom.edges[edge as usize].to;
+            at = edges[edge as usize].to;
         }
         Some(way)
     }
