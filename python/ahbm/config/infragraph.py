@@ -197,8 +197,8 @@ def _bounded(document: Mapping[str, Any], path: Path) -> None:
             found.append(_chosen(parts[0][1] if parts else "", count) * ends(device, end.get("component")))
         steps += found[0] * found[1] if entry.get("scheme") == "many2many" else min(found)
     if vertices > MOST_VERTICES or steps > MOST_EDGES:
-        told = f"{vertices:,} vertices whose edges take {steps:,} steps"
-        raise _large(path, f"a graph of {told} is larger than {MOST_VERTICES:,} and {MOST_EDGES:,}")
+        described = f"{vertices:,} vertices whose edges take {steps:,} steps"
+        raise _large(path, f"a graph of {described} is larger than {MOST_VERTICES:,} and {MOST_EDGES:,}")
 
 
 def _chosen(text: str, count: int) -> int:
