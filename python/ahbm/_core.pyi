@@ -690,6 +690,10 @@ class Machine:
         """The drawing, where a notebook shows the machine."""
 
     @property
+    def assumed(self, /) -> list[str]:
+        """What was assumed where the machine's file was made from another one."""
+
+    @property
     def bands(self, /) -> list[tuple[str, int, int, int, float, float, tuple[float, float] | None]] | None:
         """Where a machine that was fitted to measurements is valid, and how far it was off there at sizes that were held back:
         collective, ranks, first and last bytes of one rank's array, mean and largest error in percent, and what eight of ten
@@ -750,6 +754,10 @@ class Machine:
         """
 
     @property
+    def has_fabric(self, /) -> bool:
+        """Whether nodes are joined by switches of several tiers, rather than by one spine."""
+
+    @property
     def hash(self, /) -> int:
         """Stable 64-bit hash of everything that influences timing."""
 
@@ -807,7 +815,7 @@ class Machine:
 
     @property
     def node_size(self, /) -> int:
-        """SIPs of a node of `topology: nodes`; 1 in other networks."""
+        """SIPs of a node of `topology: nodes`, or of a host of a custom network that says so; 1 in other networks."""
 
     @property
     def origin(self, /) -> str:
@@ -851,6 +859,11 @@ class Machine:
     @property
     def sip_d(self, /) -> int:
         """Depth of the SIP grid (1 in two dimensions); 0 where the network is no grid."""
+
+    def sip_edges(self, /) -> list[tuple[int, int, str, str, float, int]]:
+        """Links between SIPs that are not dead: numbers and names of both ends, where what is no SIP is numbered from the
+        number of SIPs on, GB/s and ps.
+        """
 
     @property
     def sip_h(self, /) -> int:
@@ -1477,6 +1490,11 @@ class Program:
         the contributions, None where a result is one of them, and `parties` what an average divides by. Returns the
         verdict and findings as `Plan.check` does; the interpreter lock is released meanwhile. Raises KernelError
         (AHBM-K207) for an unknown dtype, and for an unknown `op` as `tl.combine`.
+        """
+
+    def collisions(self, /) -> list[tuple[str, list[tuple[int, int]], int, list[str]]]:
+        """Links that more of the program's flows take than would if they were spread evenly over equal ways, the most crowded
+        first: the link, its flows by the SIPs that send and receive, how many flows had the choice, and the links of it.
         """
 
     def delayed(self, /, pauses: Sequence[tuple[int, int, int]]) -> Program:

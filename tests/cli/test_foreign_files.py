@@ -18,7 +18,7 @@ FILES = {
     "tuner.conf": ("allreduce,0,65536,tree,ll,2,-1,-1,-1,-1\n", "a tuning file of NCCL", "--evaluate tuner.conf"),
     "ucc.conf": ("UCC_TL_UCP_TUNE=allreduce:0-4k:@0\n", "a configuration of UCC", "--evaluate ucc.conf"),
     "plan.xml": ('<algo name="a" proto="LL"/>\n', "a plan of MSCCL in XML", "ahbm run plan.xml"),
-    "topo.xml": ('<system version="1"/>\n', "NCCL's topology in XML", "nothing here reads it"),
+    "topo.xml": ('<system version="1"/>\n', "NCCL's topology in XML", "-t topo.xml --set base="),
     "plan.json": (json.dumps({"name": "a", "gpus": []}), "an MSCCL++ execution plan", "ahbm run plan.json"),
     "machine.yaml": ("# mine\nsystem: {sips: {count: 4}}\n", "a machine", "ahbm topology machine.yaml"),
     "kernels.csv": ("device,op,d0,latency_us\n", "a table of kernels", "ahbm calibrate kernels.csv"),
@@ -27,7 +27,7 @@ READS = {
     "check": {"plan.xml", "plan.json"},
     "run": {"plan.xml", "plan.json"},
     "calibrate": {"log.txt", "prefixed.log", "table.csv", "kernels.csv"},
-    "topology": {"machine.yaml"},
+    "topology": {"machine.yaml", "topo.xml"},
 }
 
 

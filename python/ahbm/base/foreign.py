@@ -49,6 +49,8 @@ _RUN = ("ahbm run FILE", "ahbm check FILE", "ahbm convert FILE OUT", "ahbm repor
 _TRACE = Known("a trace of PyTorch's profiler", (*_RUN[:1], "ahbm calibrate FILE -o MACHINE.yaml", *_RUN[1:]))
 _TABLE = ("ahbm calibrate FILE -o MACHINE.yaml",)
 _TUNER = ("ahbm tune COLLECTIVE --evaluate FILE",)
+_GRAPH = ("ahbm run COLLECTIVE -t FILE --set base=MACHINE", "ahbm topology FILE --set base=MACHINE")
+GRAPH = Known("an InfraGraph document", _GRAPH)
 MACHINE = Known("a machine", ("ahbm topology FILE", "ahbm run COLLECTIVE -t FILE"))
 _JSON: tuple[tuple[str, Known], ...] = (
     ("traceEvents", _TRACE), ("distributedInfo", _TRACE), ("deviceProperties", _TRACE),
@@ -56,10 +58,12 @@ _JSON: tuple[tuple[str, Known], ...] = (
     ("collective_seq_id", Known("a dump of PyTorch's Flight Recorder", ("ahbm check FILE", "ahbm run FILE"))),
     ("gpus", Known("an MSCCL++ execution plan", _RUN)),
     ("ahbm_version", Known("what a command printed with --json", ("ahbm compare FILE OTHER", *_TABLE))),
+    ("components", GRAPH),
     ("nodes", Known("an execution trace", _RUN)),
 )  # fmt: skip
 _XML = {
-    "system": Known("NCCL's topology in XML (NCCL_TOPO_FILE)"),
+    "system": Known("NCCL's topology in XML (NCCL_TOPO_FILE)", _GRAPH),
+    "topology": Known("a topology of lstopo in XML", _GRAPH),
     "graphs": Known("graphs of NCCL in XML (NCCL_GRAPH_FILE)"),
     "platform": Known("a platform of SimGrid in XML"),
     "algo": Known("a plan of MSCCL in XML", _RUN),
@@ -73,6 +77,7 @@ _LINES: tuple[tuple[str, Known], ...] = (
     (r"device\s*,.*latency_us", Known("a table of kernels", _TABLE)),
     (_NCCL_TUNER + r"\s*\d", Known("a tuning file of NCCL", _TUNER)),
     (r"(export\s+)?UCC_\w+\s*=", Known("a configuration of UCC", _TUNER)),
+    (r"(devices|components|instances)\s*:", GRAPH),
     (r"base\s*:|system\s*:|sip\s*:|ipcq\s*:", MACHINE),
     (r"(defaults|algorithms|collectives)\s*:", Known("a ccl.yaml", ("ahbm run COLLECTIVE --ccl FILE",))),
 )  # fmt: skip

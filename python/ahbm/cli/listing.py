@@ -165,6 +165,7 @@ def _short(cell: str) -> str:
         "ahbm topology npu_torus_4x4 --svg torus.svg",
         "ahbm topology -t hypercube --ranks 16 --json",
         "ahbm topology dgx_h100 --set system.sips.link.bandwidth_gbs=600 -o mine.yaml",
+        "ahbm topology npu_torus_4x4 -o torus.json --format infragraph",
     ),
 )
 @grouped
@@ -180,6 +181,10 @@ def topology_(
         Path | None,
         typer.Option("-o", "--output", metavar="FILE", help="Write a topology.yaml that stands on it, to be changed."),
     ] = None,
+    format_: Annotated[
+        str | None,
+        typer.Option("--format", metavar="NAME", help="What -o writes: infragraph, a graph of devices (.json, .yaml)."),
+    ] = None,
     *,
     place: Place,
     as_json: Json = False,
@@ -187,7 +192,7 @@ def topology_(
     """Describe a machine, draw it, or write a file of your own that stands on it."""
     from ahbm.base.store import store
     from ahbm.config.based import text_of
-    from ahbm.config.topology import load_machine, name_of
+    from ahbm.config.topology import load_machine, name_of, text_for
 
     if name is not None:
         if place.topologies:
@@ -204,7 +209,23 @@ def topology_(
             store({svg: machine.svg().encode()})
         except OSError as error:
             raise ConfigError("AHBM-C141", f"cannot write {svg}: {error.strerror}") from error
-    if output is not None:
+    if format_ not in (None, "infragraph") or (format_ is not None and output is None):
+        raise ConfigError(
+            "AHBM-C141", f"--format {format_}: what -o FILE writes is infragraph", hint="-o FILE --format infragraph"
+        )
+    if output is not None and format_ is not None:
+        from ahbm.config.graph_written import text_of_graph
+
+        if output.suffix not in (".json", ".yaml", ".yml"):
+            hint = f"-o {output.stem}.json"
+            raise ConfigError("AHBM-C141", f"{output} ends in neither .json nor .yaml", hint=hint)
+        graph = text_of_graph(machine, Path(name_of(machine)).stem, output.suffix == ".json")
+        try:
+            store({output: graph.encode()})
+        except OSError as error:
+            raise ConfigError("AHBM-C141", f"cannot write {output}: {error.strerror}") from error
+        typer.echo(f"graph: {output}", err=as_json)
+    elif output is not None:
         if output.suffix not in (".yaml", ".yml"):
             raise ConfigError(
                 "AHBM-C141", f"{output} does not end in .yaml: a machine is YAML", hint=f"-o {output.stem}.yaml"
@@ -214,7 +235,8 @@ def topology_(
             base = os.path.relpath(base, output.parent)
             base = base if "/" in base else f"./{base}"
         try:
-            store({output: text_of(base, dict(machine.overrides)).encode()})
+            text = text_for(machine) or text_of(base, dict(machine.overrides))
+            store({output: text.encode()})
         except OSError as error:
             raise ConfigError("AHBM-C141", f"cannot write {output}: {error.strerror}") from error
         typer.echo(f"machine: {output}", err=as_json)

@@ -44,6 +44,11 @@ def base_of(text: str, path: Path) -> tuple[str, dict[str, str]] | None:
     return str(beside) if is_path else named, dict(_flat(source.values))
 
 
+def based_on_nothing(text: str, path: Path) -> dict[str, str]:
+    """The keys of a file as overrides. Raises as `base_of`."""
+    return dict(_flat(parse(text, str(path)).values))
+
+
 def text_of(base: str, overrides: Mapping[str, object]) -> str:
     """A file that stands on a machine and changes these keys."""
     tree: dict[str, Any] = {}
@@ -56,6 +61,25 @@ def text_of(base: str, overrides: Mapping[str, object]) -> str:
     lines = [f"# What differs from {base}: `ahbm topology {base}` describes it.", f"{KEY}: {base}"]
     lines += [f"{key}: {_flow(value)}" for key, value in tree.items()]
     return "\n".join([*lines, ""])
+
+
+def whole_text(values: Mapping[str, Any]) -> str:
+    """A file of these keys alone."""
+    return "\n".join([*(f"{key}: {_flow(value)}" for key, value in values.items()), ""])
+
+
+def laid_over(values: dict[str, Any], overrides: Mapping[str, str]) -> dict[str, Any]:
+    """Values of a file, of which those at dotted paths are changed, as `base_of` gives them."""
+    for key, text in overrides.items():
+        *folders, last = key.split(".")
+        at: Any = values
+        for folder in folders:
+            place = int(folder) if isinstance(at, list) else folder
+            if not isinstance(at, list) and not isinstance(at.get(folder), (dict, list)):
+                at[folder] = {}
+            at = at[place]
+        at[int(last) if isinstance(at, list) else last] = parse(f"value: {text}", KEY).values["value"]
+    return values
 
 
 def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:

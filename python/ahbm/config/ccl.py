@@ -482,8 +482,10 @@ def split_overrides(overrides: Mapping[str, object] | None) -> tuple[dict[str, o
 
 @cache
 def _topology_roots() -> frozenset[str]:
-    """Top-level keys of a topology; the packaged one has them all."""
-    return frozenset(parse(packaged.TOPOLOGY.read_text(encoding="utf-8"), "topology.yaml", packaged=True).values)
+    """Top-level keys of a topology; the packaged one has all of them that say what a machine is."""
+    return frozenset({"base"}) | frozenset(
+        parse(packaged.TOPOLOGY.read_text(encoding="utf-8"), "topology.yaml", packaged=True).values
+    )
 
 
 def _read(path: Path) -> Source:

@@ -10,8 +10,9 @@ from pathlib import Path
 from ahbm._core import Machine
 from ahbm.base import arguments, foreign, packaged
 from ahbm.base.load import load_text
-from ahbm.base.yaml_source import did_you_mean, scalar_text
-from ahbm.config.based import DEEPEST, base_of
+from ahbm.base.yaml_source import did_you_mean, parse, scalar_text
+from ahbm.config import infragraph
+from ahbm.config.based import DEEPEST, KEY, base_of, based_on_nothing, laid_over, whole_text
 from ahbm.errors import ConfigError, Site, TopologyError
 
 ENV = "AHBM_TOPOLOGY"
@@ -74,11 +75,14 @@ def load_machine(
 
 
 def _read(path: Path, overrides: dict[str, object], above: tuple[Path, ...] = ()) -> Machine:
-    """The machine of a file. `above`: the files that stand on it."""
+    """The machine of a file. `above`: the files that stand on it. The base of a file may be among the overrides."""
     try:
         text = load_text(path)
     except OSError as error:
         raise TopologyError("AHBM-T102", f"cannot read topology {path}: {error}") from error
+    if infragraph.is_document(text):
+        described = _of_graph(text, path, overrides)
+        return Machine.from_yaml(described, str(path), [(key, scalar_text(value)) for key, value in overrides.items()])
     found = None if text.lstrip().startswith("{") else foreign.of_text(text)
     if found not in (None, foreign.MACHINE):
         raise TopologyError(
@@ -87,7 +91,14 @@ def _read(path: Path, overrides: dict[str, object], above: tuple[Path, ...] = ()
             sites=(Site("the file", f"{path}:1"),),
             hint="ahbm init writes a topology.yaml with every key, ahbm calibrate one of measured times",
         )
-    if (base := base_of(text, path)) is not None:
+    if (base := base_of(text, path)) is not None and KEY in overrides:
+        raise ConfigError(
+            "AHBM-C146", f"{path} stands on {base[0]}, and {KEY}={overrides[KEY]} is given", hint="give one"
+        )
+    if KEY in overrides:
+        base = str(overrides[KEY]), based_on_nothing(text, path)
+        overrides = {key: value for key, value in overrides.items() if key != KEY}
+    if base is not None:
         named, own = base
         if len(above) == DEEPEST:
             files = tuple(Site("a file", str(file)) for file in above)
@@ -97,6 +108,40 @@ def _read(path: Path, overrides: dict[str, object], above: tuple[Path, ...] = ()
         return _read(_find(named), {**own, **overrides}, (*above, path))
     origin = f"packaged {path.name}" if path.is_relative_to(packaged.ROOT) else str(path)
     return Machine.from_yaml(text, origin, [(key, scalar_text(value)) for key, value in overrides.items()])
+
+
+def _of_graph(text: str, path: Path, overrides: Mapping[str, object]) -> str:
+    """A topology.yaml of what an InfraGraph document describes, on the machine that the overrides name as its base."""
+    named = overrides.get(KEY)
+    if named is None:
+        raise TopologyError(
+            "AHBM-T106",
+            f"{path} is a graph of devices and links, which says nothing of memory, engines and protocols",
+            sites=(Site("the file", str(path)),),
+            hint=f"name the machine that says the rest: --set {KEY}=dgx_h100 (`ahbm list topologies` has them)",
+        )
+    return infragraph.machine_text(text, path, str(named), load_machine(str(named)), _values(str(named)))
+
+
+def _values(named: str) -> dict[str, object]:
+    """All keys that the file of a machine and those that it stands on state."""
+    if named in NETWORKS:
+        return laid_over(_values(DEFAULT), {_NETWORK: named})
+    path = _find(named)
+    text = load_text(path)
+    base = base_of(text, path)
+    return dict(parse(text, str(path)).values) if base is None else laid_over(_values(base[0]), base[1])
+
+
+def text_for(machine: Machine) -> str | None:
+    """The topology.yaml of a machine that was read from a graph; None for others."""
+    path = Path(machine.origin)
+    text = load_text(path) if path.is_file() else ""
+    if not infragraph.is_document(text):
+        return None
+    overrides = dict(machine.overrides)
+    values = parse(_of_graph(text, path, overrides), str(path)).values
+    return whole_text(laid_over(values, {key: value for key, value in overrides.items() if key != KEY}))
 
 
 def resized(network: str, sips: int) -> dict[str, object]:
@@ -188,6 +233,13 @@ def overruled(machine: Machine, ranks: int) -> tuple[str, ...]:
     if COUNT not in dict(machine.overrides) or ranks == machine.sips:
         return ()
     return (f"{ranks} ranks on {machine.sips} SIPs: {OVERRULED}",)
+
+
+def assumed(machine: Machine) -> tuple[str, ...]:
+    """Notes: what was assumed where the machine's file was made from another one, and what its network does not see."""
+    striped = machine.has_fabric and machine.striped
+    one = "collectives of whole nodes take the way of one interface for all: other interfaces may collide elsewhere"
+    return (*(f"assumed of the machine: {what}" for what in machine.assumed), *((one,) if striped else ()))
 
 
 def sheet(machine: Machine) -> tuple[str, ...]:

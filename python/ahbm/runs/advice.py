@@ -33,6 +33,9 @@ SHARE = "its share of the path"
 SIPS, CUBES, CHIPLETS, INSIDE = "between SIPs", "between cubes", "between cubes and I/O chiplets", "inside cubes"
 HBM, SRAM, REDUCER = "of the HBM", "of the SRAM", "of the switch's reducer"
 
+CHOOSE, _SEED = "system.sips.routes.choose", "system.sips.routes.seed"
+_FABRIC = "system.sips.nodes.fabric."
+
 _UNITS = {"ps": 1e-3, "GB/s": 1.0}
 _UNLIMITED = float(2**63)
 _BYTES = ("link serialisation", "link contention")
@@ -79,6 +82,9 @@ class Lever:
 
     def changes(self, parameters: Mapping[str, str]) -> dict[str, str]:
         """The overrides for a machine; those alone that change something."""
+        if self.keys == (CHOOSE,):
+            hashed = parameters.get(CHOOSE, "ecmp") == "ecmp" and any(key.startswith(_FABRIC) for key in parameters)
+            return {CHOOSE: self.value, **({_SEED: "null"} if _SEED in parameters else {})} if hashed else {}
         found, switch = {}, parameters["system.sips.topology"] == "switch"
         for key, old in parameters.items():
             if not switch and key.startswith("system.sips.switch."):
@@ -95,7 +101,7 @@ def _quicker(links: str, *keys: str) -> Lever:
     return Lever(f"twice the bandwidth of all links {links}", keys, "2x", (*_BYTES, "credit"), links)
 
 
-OF_SIPS = (LINK_GBS, "system.sips.edges.*.bandwidth_gbs", NIC_GBS)
+OF_SIPS = (LINK_GBS, "system.sips.edges.*.bandwidth_gbs", NIC_GBS, "system.sips.nodes.fabric.bandwidth_gbs")
 """The bandwidths of links between SIPs; patterns."""
 
 LEVERS = (
@@ -118,6 +124,7 @@ LEVERS = (
         "0x",
         _LATENCY,
     ),
+    Lever("ways by the place of the destination instead of a hash", (CHOOSE,), "rails", _BYTES, SIPS),
     Lever("DMA without set-up", ("pe.dma.setup_ns",), "0x", ("DMA",)),
     Lever("receives that do not wait for their credit", ("ipcq.credit.blocks_receiver",), "false", ("credit",)),
     Lever("no dispatch", ("pe.dispatch_ns",), "0x", ("dispatch",)),

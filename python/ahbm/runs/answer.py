@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 TOP = 10
 """Entries of a list; of more, their number is told."""
+_FLOWS = 4
+"""Flows of a link that are told."""
 LEAST = 0.5
 """% of the latency that a change must save to be worth a sentence."""
 
@@ -64,6 +66,15 @@ def described(why: Explanation, advice: Sequence[Advice]) -> str:
             for link in waited
         ]
     )
+    if why.collisions:
+        lines.append("flows that share a link although there are other ways as short:")
+    lines += _top(
+        [
+            f"  {ns(each.busy_ps):>14}  {each.link}: {len(each.flows)} of {each.among} flows, {_flows(each.flows)}; "
+            f"evenly over {_count(each.links, 'link')} {each.even}, busy {ns(each.even_ps)}"
+            for each in why.collisions
+        ]
+    )
     lines.append("time of all agents, waits included:")
     lines += _categories(why.agents_by_category, sum(why.agents_by_category.values()))
     for title, chosen in (
@@ -77,6 +88,11 @@ def described(why: Explanation, advice: Sequence[Advice]) -> str:
             lines.append(f"  {gain(entry, why):>16}  {entry.what}{takes} ({entry.way})")
             lines += [f"{'':>20}{entry.command}"] if entry.command and not entry.line else []
     return "\n".join(lines)
+
+
+def _flows(flows: list[tuple[int, int]]) -> str:
+    shown = ", ".join(f"sip{source}->sip{target}" for source, target in flows[:_FLOWS])
+    return shown if len(flows) <= _FLOWS else f"{shown} and {len(flows) - _FLOWS} more"
 
 
 def changes(advice: Sequence[Advice]) -> list[Advice]:

@@ -100,6 +100,24 @@ class Link:
 
 
 @dataclass(frozen=True)
+class Collision:
+    """A link that more flows take than would if they were spread evenly over equal ways."""
+
+    link: str
+    flows: list[tuple[int, int]]
+    """The SIPs that send and receive."""
+    among: int
+    """Flows that had the choice of this link."""
+    even: int
+    """Most flows of a link if all of these were spread evenly."""
+    links: int
+    """Links of that choice."""
+    busy_ps: int
+    even_ps: int
+    """How long each link of the choice would be busy if all were equally."""
+
+
+@dataclass(frozen=True)
 class Stretch:
     """A stretch of the critical path: one operation, one category."""
 
@@ -308,6 +326,19 @@ class Explanation:
             for number, name, busy, crossed, waits, waited in self._timeline.link_use()
         ]
 
+    @cached_property
+    def collisions(self) -> list[Collision]:
+        """Flows that meet on a link although there are other ways as short, the most crowded link first; those of links
+        that are busy for longer than if all were equally."""
+        busy = {link.name: link.busy_ps for link in self.links}
+        found = []
+        for link, flows, among, choice in self._program.collisions():
+            even = sum(busy.get(other, 0) for other in choice) // len(choice)
+            if busy.get(link, 0) > even:
+                least = -(-among // len(choice))
+                found.append(Collision(link, flows, among, least, len(choice), busy[link], even))
+        return sorted(found, key=lambda each: -each.busy_ps)
+
     def link_load(self, frames: int) -> dict[str, list[int]]:
         """How busy each link is over time, by its name: ps in each of `frames` equal parts of the run.
 
@@ -427,6 +458,7 @@ class Explanation:
             "kinds": [asdict(kind) for kind in self.kinds],
             "ranks": [asdict(rank) for rank in self.ranks],
             "links": [asdict(link) for link in self.links],
+            "collisions": [asdict(each) for each in self.collisions],
             "advice": [asdict(entry) for entry in (self.advice if advice is None else advice)],
         }
         if full:

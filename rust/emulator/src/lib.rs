@@ -12,6 +12,7 @@
 pub mod data;
 mod detail;
 mod disjoint;
+mod flows;
 mod fold;
 pub mod inspect;
 pub mod job;
@@ -26,6 +27,7 @@ mod support;
 
 pub use data::{Access, Copied, Memory, Prepared, Recipe, replay};
 pub use detail::{Category, Detail, DmaChannel, Kind, Piece, PieceId};
+pub use flows::flows;
 pub use fold::simulate;
 pub use timeline::{NEVER, Span, Timeline};
 pub use timing::{Options, math_ps, simulate_free, until_stuck};

@@ -1,31 +1,11 @@
 //! Custom SIP networks: a declared edge list. Neighbours use their link, all others a shortest path by latency.
 
-use crate::{Ps, Rate};
+use crate::Ps;
+pub(crate) use crate::edge::{CustomEdge, Wire};
+use crate::ways::{Choice, Ways};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::{Arc, OnceLock};
-
-/// A declared directed link.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct CustomEdge {
-    pub(crate) from: u32,
-    pub(crate) to: u32,
-    pub(crate) wire: Wire,
-    pub(crate) latency_ps: Ps,
-}
-
-/// What an edge is, which says what it carries.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Wire {
-    /// A link of a bandwidth of its own.
-    Own(Rate),
-    /// A link inside a node.
-    Link,
-    /// The way between a SIP and the spine.
-    Way,
-    /// The way between a node and the spine.
-    Spine,
-}
 
 /// An edge list and, per source, the tree of shortest paths. A tree is computed when it is first asked
 /// for; it is a function of the edges alone, so it makes no difference who asks first.
@@ -38,6 +18,8 @@ pub(crate) struct Custom {
     trees: Arc<[OnceLock<Box<[u32]>>]>,
     /// SIPs, and those of a node, where ways are those of nodes: over a switch, or out, over the spine, and in.
     nodes: Option<(u32, u32)>,
+    /// What takes one of several equal ways; none where the first one is taken.
+    ways: Option<Arc<Ways>>,
 }
 
 const NONE: u32 = u32::MAX;
@@ -47,7 +29,7 @@ impl Custom {
     pub(crate) fn new(sips: u32, edges: Vec<CustomEdge>) -> Self {
         let first = (0..=sips).map(|sip| edges.partition_point(|e| e.from < sip) as u32).collect();
         let trees = (0..sips).map(|_| OnceLock::new()).collect();
-        Self { edges: edges.into(), first, trees, nodes: None }
+        Self { edges: edges.into(), first, trees, nodes: None, ways: None }
     }
 
     /// As [`Self::new`], of `sips` SIPs in nodes of `size`, numbered as `topology: nodes` does: the ways need no search
@@ -64,8 +46,41 @@ impl Custom {
         Self { nodes: plain.then_some((sips, size)), ..made }
     }
 
+    /// The same with ways that are chosen otherwise; those between nodes of `sips` SIPs, `size` each, over their fabric.
+    pub(crate) fn with_ways(self, ways: Ways, nodes: Option<(u32, u32)>) -> Self {
+        Self { ways: Some(Arc::new(ways)), nodes, ..self }
+    }
+
+    /// The same with ways that are given; what has none takes the first of equal ways.
+    pub(crate) fn with_given(mut self, given: std::collections::BTreeMap<(u32, u32), Box<[u32]>>) -> Self {
+        let ways = self.ways.take().map(Arc::unwrap_or_clone);
+        let mut ways = ways.unwrap_or_else(|| Ways::new(&self.edges, self.vertices(), Choice::First, None, 0));
+        ways.given = given;
+        Self { ways: Some(Arc::new(ways)), ..self }
+    }
+
+    /// The network with these edges alone.
+    pub(crate) fn left(&self, edges: Vec<CustomEdge>) -> Self {
+        let left = Self::new(self.vertices(), edges);
+        match self.ways.as_ref().map(|ways| ways.among(&left.edges, left.vertices())) {
+            // Ways between nodes over a spine are searched for.
+            Some(ways) => left.with_ways(ways, self.nodes),
+            None => left,
+        }
+    }
+
+    /// Whether nodes are joined by a fabric of switches.
+    pub(crate) fn has_fabric(&self) -> bool {
+        self.ways.as_ref().is_some_and(|ways| ways.fabric.is_some())
+    }
+
+    /// Whether messages are spread over equal ways.
+    pub(crate) fn spreads(&self) -> bool {
+        self.ways.as_ref().is_some_and(|ways| ways.choice != Choice::First)
+    }
+
     /// The edges along these vertices.
-    fn along(&self, vertices: &[u32]) -> Option<Vec<u32>> {
+    pub(crate) fn along(&self, vertices: &[u32]) -> Option<Vec<u32>> {
         vertices.windows(2).map(|pair| self.direct(pair[0], pair[1])).collect()
     }
 
@@ -74,23 +89,52 @@ impl Custom {
         self.trees.len() as u32
     }
 
-    /// The edge that joins two vertices, if there is one.
+    /// The first edge that joins two vertices, if there is one.
     pub(crate) fn direct(&self, from: u32, to: u32) -> Option<u32> {
-        self.edges.binary_search_by_key(&(from, to), |e| (e.from, e.to)).ok().map(|index| index as u32)
+        self.between(from, to).next()
+    }
+
+    /// All edges that join two vertices.
+    pub(crate) fn between(&self, from: u32, to: u32) -> std::ops::Range<u32> {
+        let at = |ends: (u32, u32)| self.edges.partition_point(|e| (e.from, e.to) < ends) as u32;
+        at((from, to))..at((from, to.saturating_add(1)))
     }
 
     /// Edge indices from one SIP to another: the edge that joins them, else the way of least latency; `None` when there
     /// is no way.
     pub(crate) fn path(&self, from: u32, to: u32) -> Option<Vec<u32>> {
-        if let Some(edge) = self.direct(from, to) {
-            return Some(vec![edge]);
+        self.path_with(from, to, &mut |_, _| {})
+    }
+
+    /// The same; `chosen` learns of each edge that was one of several that are as near.
+    pub(crate) fn path_with(&self, from: u32, to: u32, chosen: &mut dyn FnMut(u32, &[u32])) -> Option<Vec<u32>> {
+        if let Some(given) = self.ways.as_ref().and_then(|ways| ways.given.get(&(from, to))) {
+            return Some(given.to_vec());
         }
-        if let Some((sips, size)) = self.nodes.filter(|&(sips, _)| from.max(to) < sips && from != to) {
-            let (nodes, a, b) = (sips / size, from / size, to / size);
-            return match a == b {
-                true => self.along(&[from, sips + a, to]),
-                false => self.along(&[from, sips + nodes + a, sips + 3 * nodes, sips + 2 * nodes + b, to]),
-            };
+        let direct = self.between(from, to);
+        if direct.len() == 1 || !direct.is_empty() && self.ways.is_none() {
+            return Some(vec![direct.start]);
+        }
+        let between = self.nodes.filter(|&(sips, _)| from.max(to) < sips && from != to);
+        match (between, &self.ways) {
+            (Some((sips, size)), _) if from / size == to / size => {
+                if let Some(way) = self.along(&[from, sips + from / size, to]) {
+                    return Some(way);
+                }
+            }
+            (Some((sips, size)), None) => {
+                let (nodes, a, b) = (sips / size, from / size, to / size);
+                return self.along(&[from, sips + nodes + a, sips + 3 * nodes, sips + 2 * nodes + b, to]);
+            }
+            (Some((sips, size)), Some(ways)) => {
+                if let Some(way) = self.over_fabric(ways, (sips, size), (from, to), chosen) {
+                    return Some(way);
+                }
+            }
+            (None, Some(ways)) if ways.fabric.is_none() && from != to => {
+                return ways.walk(&self.edges, (from, to), (from, to), chosen);
+            }
+            _ => {}
         }
         let tree = self.trees.get(from as usize)?.get_or_init(|| self.tree(from));
         let mut path = Vec::new();
@@ -102,6 +146,34 @@ impl Custom {
         }
         path.reverse();
         Some(path)
+    }
+
+    /// The way between two nodes over their fabric. What goes to another rail crosses its node first, to the SIP whose
+    /// interface is on that rail (NCCL's PXN), where rails are kept apart or no switch joins them.
+    fn over_fabric(
+        &self,
+        ways: &Ways,
+        (sips, size): (u32, u32),
+        (from, to): (u32, u32),
+        chosen: &mut dyn FnMut(u32, &[u32]),
+    ) -> Option<Vec<u32>> {
+        let leaves = ways.fabric.as_ref()?;
+        let mut over = |at: u32| {
+            let (out, leaf) = (leaves[at as usize].0, leaves[to as usize].0);
+            let first = self.direct(at, out)?;
+            let mut way = vec![first];
+            way.extend(ways.walk(&self.edges, (from, to), (out, leaf), chosen)?);
+            way.push(self.direct(leaf, to)?);
+            Some(way)
+        };
+        let node = from / size;
+        let there = node * size + to % size;
+        let inside = self.along(&[from, sips + node, there]).filter(|_| there != from);
+        let crossing = |inside: Option<Vec<u32>>, rest: Option<Vec<u32>>| Some([inside?, rest?].concat());
+        if ways.choice == Choice::Rails && inside.is_some() {
+            return crossing(inside, over(there)).or_else(|| over(from));
+        }
+        over(from).or_else(|| crossing(inside, over(there)))
     }
 
     /// For each SIP the edge that enters it on the best way from `source`: least latency, then fewest

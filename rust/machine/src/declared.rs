@@ -5,6 +5,7 @@
 //! between values in `validated`.
 
 mod compute;
+mod fabric;
 mod keys;
 mod library;
 mod named;
@@ -16,7 +17,8 @@ mod value;
 
 pub(crate) use compute::Computing;
 pub use compute::{Compute, HostLaw, KernelLaw};
-pub(crate) use keys::{Kind, Sips, Topology};
+pub(crate) use fabric::{Choose, FabricKeys, FabricKind, RouteKeys};
+pub(crate) use keys::{Kind, Nodes, Sips, Topology};
 pub(crate) use library::{Checked, LibraryKeys};
 pub(crate) use protocols::Protocols;
 pub(crate) use reader::{Reader, Value, shorten};

@@ -2,6 +2,7 @@
 
 use crate::custom::Custom;
 use crate::{LinkId, PeId, Ps, Rate};
+use std::sync::Arc;
 
 /// A change of one link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +35,7 @@ pub(crate) struct Faults {
     /// Thousandths of the time that the work of a PE takes, sorted by PE.
     pub(crate) paces: Vec<(PeId, u32)>,
     /// The links between SIPs that are left, and their numbers; only when some are dead.
-    pub(crate) left: Option<(Custom, Vec<u32>)>,
+    pub(crate) left: Option<Arc<(Custom, Vec<u32>)>>,
 }
 
 /// Work at full speed, in thousandths.
@@ -98,7 +99,7 @@ impl Faults {
 
     /// A way from SIP to SIP over links that are left, by link number.
     pub(crate) fn detour(&self, from: u32, to: u32) -> Option<Vec<u32>> {
-        let (left, numbers) = self.left.as_ref()?;
+        let (left, numbers) = self.left.as_deref()?;
         Some(left.path(from, to)?.into_iter().map(|edge| numbers[edge as usize]).collect())
     }
 }

@@ -34,12 +34,15 @@
 //! call costs), `calls` (the machine as a call finds it), `routing`, `sfr`.
 
 mod calls;
+mod collisions;
 mod costs;
 mod cube_links;
 mod custom;
 mod declared;
 mod direction;
 mod dump;
+mod edge;
+mod fabric;
 mod faults;
 mod ids;
 mod jitter;
@@ -57,8 +60,10 @@ mod sip_links;
 mod svg;
 mod symmetry;
 mod validated;
+mod ways;
 
 pub use calls::Caps;
+pub use collisions::Collision;
 pub use costs::{Band, Costs, DmaChannels, Library, NetworkModel, Tier};
 pub use declared::{Compute, HostLaw, KernelLaw};
 pub use direction::{Direction, Heading};

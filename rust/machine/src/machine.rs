@@ -35,6 +35,7 @@ pub struct Machine {
     pub(crate) sram_bytes: u64,
     pub(crate) canonical: Arc<str>,
     pub(crate) roofline: Roofline,
+    pub(crate) assumed: Arc<[String]>,
     pub(crate) sheet: [Option<String>; 2],
     pub(crate) computes: bool,
     pub(crate) compute: Option<Arc<Computes>>,
@@ -276,9 +277,11 @@ impl Machine {
             Some(Place::Cube { sip, cube, index }) => {
                 format!("sip{sip}.cube{cube}.{}", self.cube.name(self.cube.at(index)))
             }
-            Some(Place::Sips { index }) => {
-                self.sips.link(index).map_or_else(String::new, |link| format!("{}->{}", end(link.from), end(link.to)))
-            }
+            Some(Place::Sips { index }) => self.sips.link(index).map_or_else(String::new, |link| {
+                let beside = self.sips.between(link.from, link.to);
+                let which = if beside.len() > 1 { format!(".{}", index - beside.start) } else { String::new() };
+                format!("{}->{}{which}", end(link.from), end(link.to))
+            }),
             Some(Place::Reducer { switch }) => {
                 let of = end(self.sips.reducers[switch as usize].vertex);
                 format!("{}.reducer", of.strip_suffix(".switch").unwrap_or(&of))
@@ -288,9 +291,12 @@ impl Machine {
     }
 
     /// A SIP, or what is none, by its number among the ends of links.
-    pub(crate) fn end_name(&self, vertex: u32) -> String {
+    pub fn end_name(&self, vertex: u32) -> String {
         let sips = self.sfr.sips;
         let Some(relay) = vertex.checked_sub(sips) else { return format!("sip{vertex}") };
+        if let Some(name) = self.sips.names.get(relay as usize) {
+            return name.clone();
+        }
         match self.topology {
             "switch" => "switch".to_owned(),
             "nodes" => {
@@ -316,15 +322,29 @@ impl Machine {
         self.sips.nodes.as_ref().is_some_and(|nodes| nodes.spread)
     }
 
-    /// SIPs of a node of `topology: nodes`; 1 in other networks.
+    /// SIPs of a node of `topology: nodes`, or of a host of a custom network that says so; 1 in other networks.
     pub fn node_size(&self) -> u32 {
-        if self.topology == "nodes" { self.sfr.sips / (self.relays() / 3).max(1) } else { 1 }
+        self.sips.host
     }
 
-    /// Whether a link is one between a node of `topology: nodes` and the spine: it carries what the interfaces of the node
-    /// send side by side, each no faster than itself.
+    /// Whether nodes are joined by switches of several tiers, rather than by one spine.
+    pub fn has_fabric(&self) -> bool {
+        self.sips.has_fabric()
+    }
+
+    /// Whether messages are spread over equal ways.
+    pub fn spreads(&self) -> bool {
+        matches!(&self.sips.shape, crate::sip_links::Shape::Custom(custom) if custom.spreads())
+    }
+
+    /// Whether a link is one between a node of `topology: nodes` and the spine, or between switches of a fabric: it carries
+    /// what interfaces send side by side, each no faster than itself.
     pub fn is_trunk(&self, link: LinkId) -> bool {
         let Some(Place::Sips { index }) = self.locate(link) else { return false };
+        if self.has_fabric() {
+            let switches = self.sfr.sips + self.sfr.sips / self.sips.host;
+            return self.sips.link(index).is_some_and(|link| link.from.min(link.to) >= switches);
+        }
         let spine = self.sips.vertices() - 1;
         self.topology == "nodes"
             && self.relays() > 1
@@ -494,6 +514,11 @@ impl Machine {
     pub(crate) fn port_is_dead(&self, sip: u32, cube: u32, port: Heading) -> bool {
         let base = (sip * self.sfr.cubes() + cube) * self.cube.links();
         self.faults.dead(LinkId(base + self.cube.index(CubeLink::Ucie(port, 0))))
+    }
+
+    /// What was assumed where the machine's file was made from another one.
+    pub fn assumed(&self) -> &[String] {
+        &self.assumed
     }
 
     /// The accelerator whose data sheet the roofline is, and that sheet, where the machine names them.

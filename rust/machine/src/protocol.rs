@@ -270,6 +270,8 @@ pub(crate) struct Carried {
     pub(crate) way: Rate,
     /// The way between a node and the spine.
     pub(crate) spine: Rate,
+    /// Interfaces that a message stands for: it is spread over as many links of a fabric.
+    pub(crate) stripes: f64,
 }
 
 impl Carried {
@@ -278,12 +280,13 @@ impl Carried {
         let protocol = protocol.map(Arc::new);
         let Some(nodes) = nodes else {
             let link = protocol.as_ref().map_or(link, |protocol| protocol.on(link));
-            return Self { protocol, link, way: Rate::UNLIMITED, spine: Rate::UNLIMITED };
+            return Self { protocol, link, way: Rate::UNLIMITED, spine: Rate::UNLIMITED, stripes: 1.0 };
         };
         let ways = nodes.ways(call);
         let (together, across) = (nodes.together(&ways), call.interfaces.is_some());
+        let stripes = ways.used * if ways.used < ways.striped { 1.0 } else { ways.gain };
         match &protocol {
-            None => Self { protocol, link, way: ways.way(), spine: together },
+            None => Self { protocol, link, way: ways.way(), spine: together, stripes },
             Some(of) => Self {
                 link: of.bounded(link, of.most_on(link, across.then_some(&ways))),
                 way: of.on_way(&ways, across.then_some(link)),
@@ -291,8 +294,16 @@ impl Carried {
                     .most_on_node(&ways, f64::from(nodes.size))
                     .map_or(together, |most| of.bounded(together, most)),
                 protocol,
+                stripes,
             },
         }
+    }
+
+    /// What a link between switches of a fabric carries for messages that are spread over several interfaces. What a
+    /// single message cannot fill, others do: the share that calls of a size get bounds its way there alone.
+    pub(crate) fn in_fabric(&self, rate: Rate) -> Rate {
+        let share = self.protocol.as_ref().map_or(1.0, |of| (of.efficiency / of.share).min(1.0)) * self.stripes;
+        if share == 1.0 { rate } else { Rate::from_gbs((rate.gbs() * share).max(SLOWEST)).unwrap_or(rate) }
     }
 
     /// What a link of a bandwidth of its own carries.

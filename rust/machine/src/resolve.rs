@@ -5,6 +5,7 @@ use crate::custom::{Custom, CustomEdge, Wire};
 use crate::declared::{Computing, Names, Reader, Topology, Value};
 use crate::faults::{FULL_PACE, Faults, LinkFault};
 use crate::machine::Computes;
+use crate::sip_links::Shape;
 use crate::validated::{Validated, validate};
 use crate::{Coord, Heading, LinkId, Machine, overrides};
 use ahbm_findings::Diagnostic;
@@ -72,6 +73,7 @@ impl Machine {
             cube,
             canonical: canonical.into(),
             roofline: declared.roofline(sfr_pes),
+            assumed: declared.assumed.iter().map(|told| told.0.clone()).collect(),
             sheet: [&declared.pe.roofline.accelerator, &declared.pe.roofline.source]
                 .map(|told| told.as_ref().map(|told| told.0.clone())),
             computes: {
@@ -116,7 +118,7 @@ fn faults(machine: &Machine, declared: &Topology, reader: &mut Reader<'_>) -> Fa
             let links = match fault.sip {
                 Some(sip) => port_links(machine, sip.0, from, to),
                 None => {
-                    machine.sips.direct(from, to).map(|index| LinkId(machine.sip_base + index)).into_iter().collect()
+                    machine.sips.between(from, to).map(|index| LinkId(machine.sip_base + index)).collect::<Vec<_>>()
                 }
             };
             if links.is_empty() {
@@ -165,7 +167,7 @@ fn faults(machine: &Machine, declared: &Topology, reader: &mut Reader<'_>) -> Fa
         reader.report_paths(&["faults"], "AHBM-T017", format!("{name} is declared twice"), hint);
     }
     if faults.links.iter().any(|(link, fault)| fault.dead && link.0 >= machine.sip_base) {
-        faults.left = Some(left(machine, &faults));
+        faults.left = Some(Arc::new(left(machine, &faults)));
     }
     faults
 }
@@ -181,7 +183,12 @@ fn left(machine: &Machine, faults: &Faults) -> (Custom, Vec<u32>) {
         let latency_ps = faults.latency(LinkId(machine.sip_base + index), link.latency_ps);
         Some(CustomEdge { from: link.from, to: link.to, wire: Wire::Own(link.rate), latency_ps })
     };
-    (Custom::new(machine.sips.vertices(), numbers.iter().filter_map(edge).collect()), numbers)
+    let edges = numbers.iter().filter_map(edge).collect();
+    let left = match &machine.sips.shape {
+        Shape::Custom(custom) => custom.left(edges),
+        _ => Custom::new(machine.sips.vertices(), edges),
+    };
+    (left, numbers)
 }
 
 /// All connections of the port of a cube towards a neighbour; none when they are no neighbours.

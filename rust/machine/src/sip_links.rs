@@ -6,6 +6,7 @@ use crate::custom::{Custom, CustomEdge, Wire};
 use crate::protocol::{Carried, Interfaces};
 use crate::{Ps, Rate};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Links between SIPs, numbered from 0 in this module.
 #[derive(Debug, Clone)]
@@ -22,6 +23,10 @@ pub(crate) struct SipLinks {
     /// The switches that reduce, nearer ones first.
     pub(crate) reducers: Vec<Reducer>,
     pub(crate) shape: Shape,
+    /// Names of the vertices that are no SIP, where the network says so.
+    pub(crate) names: Arc<[String]>,
+    /// SIPs of a node or host.
+    pub(crate) host: u32,
 }
 
 /// A switch that reduces what SIPs send, and copies what goes to several.
@@ -223,7 +228,21 @@ impl SipLinks {
             Wire::Link => self.carried.link,
             Wire::Way => self.carried.way,
             Wire::Spine => self.carried.spine,
+            Wire::Fabric(rate) => self.carried.in_fabric(rate),
         }
+    }
+
+    /// The links that join two ends: several, where they stand side by side.
+    pub(crate) fn between(&self, from: u32, to: u32) -> Range<u32> {
+        match &self.shape {
+            Shape::Custom(custom) if from.max(to) < self.vertices() => custom.between(from, to),
+            _ => self.direct(from, to).map_or(0..0, |link| link..link + 1),
+        }
+    }
+
+    /// Whether nodes are joined by a fabric of switches.
+    pub(crate) fn has_fabric(&self) -> bool {
+        matches!(&self.shape, Shape::Custom(custom) if custom.has_fabric())
     }
 
     /// The least bandwidth that a link between SIPs declares.

@@ -35,6 +35,8 @@ impl Machine {
                 })
             }
             Shape::Hypercube { .. } => pairs().all(|(a, b)| a ^ b == from[0] ^ to[0]),
+            // Which way is taken goes by the numbers of SIPs.
+            Shape::Custom(_) if self.has_fabric() => false,
             Shape::Custom(_) if self.topology == "nodes" => {
                 let size = self.node_size();
                 let (mut forth, mut back) = (BTreeMap::new(), BTreeMap::new());

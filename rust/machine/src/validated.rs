@@ -2,14 +2,17 @@
 
 use crate::cube_links::CubeLinks;
 use crate::custom::{Custom, CustomEdge, Wire};
-use crate::declared::{Gbs, Kind, Names, Reader, Sips, Topology, shorten};
+use crate::declared::{Choose, Gbs, Kind, Names, Reader, Sips, Topology, shorten};
+use crate::fabric;
 use crate::protocol::{Carried, Interfaces};
 use crate::sip_links::{Reducer, Shape, SipLinks};
+use crate::ways::{Choice, Ways};
 use crate::{CallCosts, Rate, Sfr, SipNetwork, ns_to_ps};
 use ahbm_findings::suggestion;
 
 const MAX_PES: u64 = 16 << 20;
 const MAX_CUSTOM_SIPS: u32 = 4_096;
+const MAX_CUSTOM_LINKS: u64 = 1 << 21;
 /// The most SIPs of a network of nodes, whose ways need no search.
 const MAX_NODES_SIPS: u32 = 1 << 17;
 
@@ -56,7 +59,7 @@ pub(crate) fn validate(declared: &Topology, reader: &mut Reader<'_>) -> Option<V
         );
     }
     let network = network?;
-    let shape = shape(&network, declared, reader);
+    let (shape, names) = shape(&network, declared, reader);
     let cube = cube_links(declared, pes);
     let links =
         u64::from(sips.count.0) * u64::from(cube_w * cube_h) * u64::from(cube.links()) + shape.links(sips.count.0);
@@ -85,6 +88,11 @@ pub(crate) fn validate(declared: &Topology, reader: &mut Reader<'_>) -> Option<V
         switch_ps: sips.switch.latency_ns.0,
         reducers: reducers(sips),
         shape,
+        names: names.into(),
+        host: match sips.topology {
+            Kind::Nodes => sips.nodes.as_ref().map_or(8, |nodes| nodes.size.0).min(sips.count.0),
+            _ => sips.host_size.map_or(1, |size| size.0),
+        },
     };
     let hbm_bytes = (declared.cube.memory_map.hbm_total_gb.0 * f64::from(1 << 30)) as u64 / u64::from(slices);
     Some(Validated { sfr, sips, cube, hbm_bytes })
@@ -120,7 +128,7 @@ fn reducers(sips: &Sips) -> Vec<Reducer> {
         };
         found.extend((0..m).map(node));
     }
-    if keys.spine_reduces == Some(true) && m > 1 {
+    if keys.spine_reduces == Some(true) && m > 1 && keys.fabric.is_none() {
         found.push(Reducer { vertex: count + 3 * m, sips: 0..count, rate: rate(keys.spine_reduce_gbs) });
     }
     found
@@ -178,12 +186,32 @@ fn network(declared: &Topology, reader: &mut Reader<'_>) -> Option<SipNetwork> {
     }
     for (key, given, kind, name) in [
         ("system.sips.relays", sips.relays.is_some(), Kind::Custom, "custom"),
+        ("system.sips.relay_names", !sips.relay_names.is_empty(), Kind::Custom, "custom"),
+        ("system.sips.host_size", sips.host_size.is_some(), Kind::Custom, "custom"),
         ("system.sips.nodes", sips.nodes.is_some(), Kind::Nodes, "nodes"),
     ] {
         if given && sips.topology != kind {
             let message = format!("the network has none: it is no {name} network");
             let hint = format!("set system.sips.topology to {name}, or remove the key");
             reader.report_paths(&[key, "system.sips.topology"], "AHBM-T015", message, &hint);
+        }
+    }
+    let has_fabric = sips.nodes.as_ref().is_some_and(|nodes| nodes.fabric.is_some());
+    if let Some(routes) = &sips.routes {
+        let unused = match (sips.topology, routes.choose) {
+            (Kind::Nodes, _) if has_fabric => None,
+            (Kind::Custom, Some(Choose::Rails)) => Some("a network of custom edges has no rails"),
+            (Kind::Custom, _) => None,
+            _ => Some("routes are stated, but the network has one way between two SIPs"),
+        };
+        if let Some(message) = unused {
+            let hint = "give system.sips.nodes.fabric or custom edges, or remove the key";
+            reader.report_paths(&["system.sips.routes", "system.sips.topology"], "AHBM-T015", message.to_owned(), hint);
+        }
+        let hashed = routes.choose == Some(Choose::Ecmp) || has_fabric && routes.choose.is_none();
+        if routes.seed.is_some() && !hashed {
+            let message = "a seed is given, but nothing is hashed".to_owned();
+            reader.report_paths(&["system.sips.routes.seed"], "AHBM-T015", message, "set choose to ecmp");
         }
     }
     if sips.switch.reduces && sips.topology != Kind::Switch {
@@ -275,19 +303,44 @@ fn grid(count: u32, given: &[Option<u32>], reader: &mut Reader<'_>) -> Option<[u
     Some(extents)
 }
 
-fn shape(network: &SipNetwork, declared: &Topology, reader: &mut Reader<'_>) -> Shape {
-    match *network {
+/// The network, and the names of its vertices that are no SIP where it has any of its own.
+fn shape(network: &SipNetwork, declared: &Topology, reader: &mut Reader<'_>) -> (Shape, Vec<String>) {
+    let shape = match *network {
         SipNetwork::Ring => Shape::Grid { extents: [declared.system.sips.count.0, 1, 1], wrap: true },
         SipNetwork::Grid { w, h, d, wrap } => Shape::Grid { extents: [w, h, d], wrap },
         SipNetwork::Hypercube { dims } => Shape::Hypercube { dims },
         SipNetwork::FullyConnected => Shape::FullyConnected,
         SipNetwork::Switch => Shape::Switch,
-        SipNetwork::Custom if declared.system.sips.topology == Kind::Nodes => Shape::Custom(nodes(declared, reader)),
-        SipNetwork::Custom => Shape::Custom(custom(declared, reader)),
-    }
+        SipNetwork::Custom => {
+            let nodes = declared.system.sips.topology == Kind::Nodes;
+            let (custom, names) = if nodes { self::nodes(declared, reader) } else { custom(declared, reader) };
+            return (Shape::Custom(custom), names);
+        }
+    };
+    (shape, Vec::new())
 }
 
-fn custom(declared: &Topology, reader: &mut Reader<'_>) -> Custom {
+/// The names of the relays.
+fn relay_names(sips: &Sips, reader: &mut Reader<'_>) -> Vec<String> {
+    let relays = sips.relays.map_or(0, |relays| relays.0) as usize;
+    if sips.relay_names.is_empty() {
+        return (0..relays).map(|relay| format!("relay{relay}")).collect();
+    }
+    let names: Vec<String> = sips.relay_names.iter().map(|name| name.0.clone()).collect();
+    let legal = |name: &str| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+        !name.is_empty() && name.len() <= 64 && name.chars().all(plain) && !name.starts_with("sip")
+    };
+    let alike = names.iter().collect::<std::collections::BTreeSet<_>>().len() < names.len();
+    if names.len() != relays || alike || !names.iter().all(|name| legal(name)) {
+        let message = format!("{} names do not name {relays} relays", names.len());
+        let hint = "one for each, all different, of letters, digits, _, - and ., not beginning with sip";
+        reader.report_paths(&["system.sips.relay_names", "system.sips.relays"], "AHBM-T010", message, hint);
+    }
+    names
+}
+
+fn custom(declared: &Topology, reader: &mut Reader<'_>) -> (Custom, Vec<String>) {
     let sips = &declared.system.sips;
     let relays = sips.relays.map_or(0, |relays| relays.0);
     let vertices = sips.count.0 + relays;
@@ -314,27 +367,56 @@ fn custom(declared: &Topology, reader: &mut Reader<'_>) -> Custom {
         let rate = edge.bandwidth_gbs.unwrap_or(sips.link.bandwidth_gbs).rate;
         let (from, to, wire) = (from.0, to.0, Wire::Own(rate));
         let latency_ps = edge.latency_ns.unwrap_or(sips.link.latency_ns).0;
-        edges.push((CustomEdge { from, to, wire, latency_ps }, index));
-        if edge.bidirectional {
-            edges.push((CustomEdge { from: to, to: from, wire, latency_ps }, index));
+        let side = edge.links.map_or(1, |links| links.0);
+        if edges.len() as u64 + 2 * u64::from(side) > MAX_CUSTOM_LINKS {
+            let message = format!("more than {MAX_CUSTOM_LINKS} links");
+            reader.report_paths(&["system.sips.edges"], "AHBM-T009", message, "use fewer links side by side");
+            break;
+        }
+        for _ in 0..side {
+            edges.push((CustomEdge { from, to, wire, latency_ps }, index));
+            if edge.bidirectional {
+                edges.push((CustomEdge { from: to, to: from, wire, latency_ps }, index));
+            }
         }
     }
     edges.sort_by_key(|(edge, index)| (edge.from, edge.to, *index));
     for pair in edges.windows(2) {
         let ((a, first), (b, second)) = (&pair[0], &pair[1]);
-        if (a.from, a.to) == (b.from, b.to) {
+        if (a.from, a.to) == (b.from, b.to) && first != second {
             let paths = [format!("system.sips.edges.{first}"), format!("system.sips.edges.{second}")];
             let message = format!("the link from SIP {} to SIP {} is declared twice", a.from, a.to);
             let hint = "an edge is bidirectional unless it says `bidirectional: false`";
             reader.report_paths(&[&paths[0], &paths[1]], "AHBM-T010", message, hint);
         }
     }
-    Custom::new(vertices, edges.into_iter().map(|(edge, _)| edge).collect())
+    let side_by_side = sips.edges.iter().any(|edge| edge.links.is_some_and(|links| links.0 > 1));
+    let choice = fabric::choice(sips.routes.as_ref(), Choose::First);
+    if side_by_side && choice == Choice::First {
+        let message = "links side by side, and messages that all take the first".to_owned();
+        let paths = ["system.sips.edges", "system.sips.routes"];
+        reader.report_paths(&paths, "AHBM-T015", message, "set system.sips.routes.choose to ecmp, or give one link");
+    }
+    if let Some(size) = sips.host_size.filter(|size| !sips.count.0.is_multiple_of(size.0)) {
+        let message = format!("{} SIPs are no whole number of hosts of {}", sips.count.0, size.0);
+        let paths = ["system.sips.host_size", "system.sips.count"];
+        reader.report_paths(&paths, "AHBM-T007", message, "change one of them");
+    }
+    let names = relay_names(sips, reader);
+    let custom = Custom::new(vertices, edges.into_iter().map(|(edge, _)| edge).collect());
+    let custom = match choice {
+        Choice::First => custom,
+        _ => {
+            let ways = Ways::new(&custom.edges, custom.vertices(), choice, None, 0);
+            custom.with_ways(ways, None)
+        }
+    };
+    (fabric::given(custom, sips, &names, reader), names)
 }
 
 /// The links of `topology: nodes`. Of m nodes, the switches are m relays, then come m ways out to the spine and m ways in
 /// from it, and the spine; a single node has its switch alone.
-fn nodes(declared: &Topology, reader: &mut Reader<'_>) -> Custom {
+fn nodes(declared: &Topology, reader: &mut Reader<'_>) -> (Custom, Vec<String>) {
     let sips = &declared.system.sips;
     let keys = sips.nodes.clone().unwrap_or_default();
     let (count, size) = (sips.count.0, keys.size.0);
@@ -365,6 +447,10 @@ fn nodes(declared: &Topology, reader: &mut Reader<'_>) -> Custom {
             "2 halves what all interfaces get together",
         );
     }
+    if keys.fabric.is_some() {
+        // What is wrong was reported.
+        return fabric::fabric(sips, &keys, reader).unwrap_or_else(|| (Custom::new(count, Vec::new()), Vec::new()));
+    }
     let mut edges = Vec::new();
     let mut join = |from, to, wire, latency_ps| edges.push(CustomEdge { from, to, wire, latency_ps });
     for sip in 0..count {
@@ -381,5 +467,5 @@ fn nodes(declared: &Topology, reader: &mut Reader<'_>) -> Custom {
         join(count + 3 * m, count + 2 * m + node, Wire::Spine, 0);
     }
     edges.sort_by_key(|edge| (edge.from, edge.to));
-    Custom::of_nodes(count + if m > 1 { 3 * m + 1 } else { 1 }, edges, count, size)
+    (Custom::of_nodes(count + if m > 1 { 3 * m + 1 } else { 1 }, edges, count, size), Vec::new())
 }

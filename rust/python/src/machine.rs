@@ -205,10 +205,22 @@ impl Machine {
         self.inner.sfr().sips
     }
 
-    /// SIPs of a node of `topology: nodes`; 1 in other networks.
+    /// SIPs of a node of `topology: nodes`, or of a host of a custom network that says so; 1 in other networks.
     #[getter]
     fn node_size(&self) -> u32 {
         self.inner.node_size()
+    }
+
+    /// What was assumed where the machine's file was made from another one.
+    #[getter]
+    fn assumed(&self) -> Vec<String> {
+        self.inner.assumed().to_vec()
+    }
+
+    /// Whether nodes are joined by switches of several tiers, rather than by one spine.
+    #[getter]
+    fn has_fabric(&self) -> bool {
+        self.inner.has_fabric()
     }
 
     /// Cubes per SIP.
@@ -483,6 +495,14 @@ impl Machine {
     /// The machine as text: shape, links by class, memories, costs, slot tiers.
     fn describe(&self) -> String {
         self.inner.dump()
+    }
+
+    /// Links between SIPs that are not dead: numbers and names of both ends, where what is no SIP is numbered from the
+    /// number of SIPs on, GB/s and ps.
+    fn sip_edges(&self) -> Vec<(u32, u32, String, String, f64, u64)> {
+        let name = |vertex| self.inner.end_name(vertex);
+        let row = |l: ahbm_machine::SipLink| (l.from, l.to, name(l.from), name(l.to), l.rate.gbs(), l.latency_ps);
+        self.inner.links_between_sips().map(row).collect()
     }
 
     /// Names of the links between SIPs that are not dead, e.g. `"sip0->sip1"`.

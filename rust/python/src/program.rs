@@ -12,7 +12,7 @@ use crate::{check, errors, operand};
 use ahbm_check::CheckOptions;
 use ahbm_emulator::Options;
 use ahbm_findings::Diagnostic;
-use ahbm_machine::{Caps, LinkChange, LinkId};
+use ahbm_machine::{Caps, Collision, LinkChange, LinkId};
 use ahbm_plan::{Captured, Collective, Plan, Reduced};
 use ahbm_program::{AgentId, OriginId};
 use ahbm_synthesis::Engines;
@@ -95,6 +95,19 @@ impl Program {
             ahbm_views::features::Algorithm::of(&self.inner, &self.machine, &parts).map_err(|finding| vec![finding])
         })?;
         Ok(AlgorithmFeatures::of(&found))
+    }
+
+    /// Links that more of the program's flows take than would if they were spread evenly over equal ways, the most crowded
+    /// first: the link, its flows by the SIPs that send and receive, how many flows had the choice, and the links of it.
+    #[allow(clippy::type_complexity)]
+    fn collisions(&self) -> Vec<(String, Vec<(u32, u32)>, u32, Vec<String>)> {
+        if !self.machine.spreads() {
+            return Vec::new();
+        }
+        let found = self.machine.collisions(&ahbm_emulator::flows(&self.inner, &self.machine));
+        let name = |link: &LinkId| self.machine.link_name(*link);
+        let row = |each: Collision| (name(&each.link), each.flows, each.among, each.choice.iter().map(name).collect());
+        found.into_iter().map(row).collect()
     }
 
     /// Runs the timing pass on the program's machine; the interpreter lock is released meanwhile.

@@ -8,8 +8,11 @@ use super::sites::Sites;
 use super::{Parties, mix};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Rounds after which ranks count as different: classes of what is symmetric are found in few.
+/// Rounds after which ranks count as different: classes of what is symmetric are found in few. What tells ranks of a long
+/// ring apart goes round it rank by rank, so as many more are made as cost little.
 const ROUNDS: usize = 64;
+/// Agents that these further rounds look at in all.
+const LOOKS: usize = 1 << 23;
 
 fn all(parts: impl IntoIterator<Item = u64>) -> u64 {
     parts.into_iter().fold(0, mix)
@@ -20,7 +23,8 @@ pub(super) fn classes(job: &impl Parties, sites: &Sites) -> Option<Vec<u32>> {
     let mut colours: Vec<u64> = job.graphs().into_iter().map(u64::from).collect();
     let count = |colours: &[u64]| colours.iter().collect::<FxHashSet<_>>().len();
     let mut known = count(&colours);
-    for _ in 0..ROUNDS {
+    let agents: usize = (0..sites.list.len() as u32).map(|site| sites.shape(site).actors.len()).sum();
+    for _ in 0..ROUNDS.max(LOOKS / agents.max(1)) {
         if known > job.most() {
             return None;
         }

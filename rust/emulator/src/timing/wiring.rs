@@ -514,7 +514,7 @@ impl Routes<'_> {
         let stream = (by.0, by.1, machine.dma_link(route.links()));
         let first = self.hops.len() as u32;
         let mut prefix = 0u64;
-        let way = ways_gbs(machine, route);
+        let (way, fabric) = (ways_gbs(machine, route), machine.has_fabric());
         for hop in &route.hops {
             let rate = machine.link_rate(hop.link);
             let stand = self.stands.map(|stands| stands[&hop.link]);
@@ -527,7 +527,7 @@ impl Routes<'_> {
             prefix = (prefix ^ (u64::from(hop.link.0) + 1)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
             let trunk = machine.is_trunk(hop.link);
             let times = stand.map_or(1, |stand| stand.times);
-            let open = trunk && rate.gbs() * (1.0 + ROUNDED) >= way * f64::from(machine.node_size());
+            let open = trunk && !fabric && rate.gbs() * (1.0 + ROUNDED) >= way * f64::from(machine.node_size());
             self.hops.push(Hop { link, exclusive: false, trunk, open, times, rate, after: hop.after_ps });
         }
         let entry = route.hops.first().map_or(Rate::UNLIMITED, |h| machine.link_rate(h.link));

@@ -1,7 +1,8 @@
 //! The keys of `topology.yaml`.
 
 use super::{
-    Checked, Computing, Count, Gbs, LibraryKeys, Names, Ns, PerNs, Protocols, Real, Tiers, Told, Word, section,
+    Checked, Computing, Count, FabricKeys, Gbs, LibraryKeys, Names, Ns, PerNs, Protocols, Real, RouteKeys, Tiers, Told,
+    Word, section,
 };
 use crate::{DmaChannels, NetworkModel};
 
@@ -33,6 +34,10 @@ section! {
         calibration: Option<Checked> = None,
         /// What the kernels of a training job take by their class and dimensions, and what their host takes.
         compute: Option<Computing> = None,
+        /// The machine that this file stands on, by its name or its path: the file says what differs alone.
+        base: Option<Told> = None,
+        /// What was assumed where the file was made from another one, for the notes of reports. It changes no time.
+        assumed: Vec<Told> = Vec::new(),
     }
 }
 
@@ -140,6 +145,12 @@ section! {
         edges: Vec<Edge> = Vec::new(),
         /// Vertices of `topology: custom` that are no SIP, such as switches; numbered from the number of SIPs on.
         relays: Option<Count<1, 4_096>> = None,
+        /// Names of the relays, in their order, for links on reports; `relay0` and so on where absent.
+        relay_names: Vec<Told> = Vec::new(),
+        /// SIPs of a host of `topology: custom`, neighbours by number, for algorithms that go by hosts; 1 where absent.
+        host_size: Option<Count<1, 4_096>> = None,
+        /// Which of several equal ways a message takes, of `topology: custom` and of the fabric of nodes.
+        routes: Option<RouteKeys> = None,
         /// The nodes of `topology: nodes`.
         nodes: Option<Nodes> = None,
     }
@@ -198,6 +209,8 @@ section! {
         spine_reduces: Option<bool> = None,
         /// Bandwidth of the results of all reductions of the spine together; as fast as the links where absent.
         spine_reduce_gbs: Option<Gbs> = None,
+        /// Switches of several tiers between the nodes, instead of one spine.
+        fabric: Option<FabricKeys> = None,
     }
 }
 
@@ -214,6 +227,8 @@ section! {
         bandwidth_gbs: Option<Gbs> = None,
         /// Also adds the opposite link.
         bidirectional: bool = true,
+        /// So many of them side by side, each of this bandwidth; 1 where absent. `system.sips.routes` spreads messages over them.
+        links: Option<Count<1, 1_024>> = None,
     }
 }
 

@@ -1,5 +1,6 @@
 //! The integration tests of this crate, in one binary.
 
+mod fabrics;
 mod faults;
 mod neighbours;
 mod protocols;
