@@ -143,6 +143,7 @@ def _facts(machine: CoreMachine) -> dict[str, object]:
         "switch_reduces": machine.switch_reduces,
         "links_between_sips": machine.links_between_sips(),
         "overrides": dict(machine.overrides),
+        "assumed": machine.assumed,
     }
 
 
@@ -187,7 +188,8 @@ def topology_(
     """Describe a machine, draw it, or write a file of your own that stands on it."""
     from ahbm.base.store import store
     from ahbm.config.based import text_of
-    from ahbm.config.topology import load_machine, name_of
+    from ahbm.config.others import changed
+    from ahbm.config.topology import load_machine, name_of, text_of_others
 
     if name is not None:
         if place.topologies:
@@ -209,12 +211,14 @@ def topology_(
             raise ConfigError(
                 "AHBM-C141", f"{output} does not end in .yaml: a machine is YAML", hint=f"-o {output.stem}.yaml"
             )
+        whole = text_of_others(machine)
         base = name_of(machine)
         if base.endswith((".yaml", ".yml")):
             base = os.path.relpath(base, output.parent)
             base = base if "/" in base else f"./{base}"
         try:
-            store({output: text_of(base, dict(machine.overrides)).encode()})
+            text = text_of(base, dict(machine.overrides)) if whole is None else changed(whole, dict(machine.overrides))
+            store({output: text.encode()})
         except OSError as error:
             raise ConfigError("AHBM-C141", f"cannot write {output}: {error.strerror}") from error
         typer.echo(f"machine: {output}", err=as_json)

@@ -10,8 +10,9 @@ from pathlib import Path
 from ahbm._core import Machine
 from ahbm.base import arguments, foreign, packaged
 from ahbm.base.load import load_text
-from ahbm.base.yaml_source import did_you_mean, scalar_text
-from ahbm.config.based import DEEPEST, base_of
+from ahbm.base.yaml_source import did_you_mean, parse, scalar_text
+from ahbm.config import others
+from ahbm.config.based import DEEPEST, KEY, base_of
 from ahbm.errors import ConfigError, Site, TopologyError
 
 ENV = "AHBM_TOPOLOGY"
@@ -20,6 +21,8 @@ ENV = "AHBM_TOPOLOGY"
 COUNT = "system.sips.count"
 DEFAULT = "default"
 """Name of the packaged topology.yaml."""
+ASSUMED = "assumed: "
+"""How notes on a machine that another tool's file describes begin."""
 OVERRULED = f"the configured world_size comes before --ranks ({COUNT})"
 _NETWORK = "system.sips.topology"
 _BEHIND = re.compile(r", (?=[\w.]+=)")
@@ -79,13 +82,24 @@ def _read(path: Path, overrides: dict[str, object], above: tuple[Path, ...] = ()
         text = load_text(path)
     except OSError as error:
         raise TopologyError("AHBM-T102", f"cannot read topology {path}: {error}") from error
-    found = None if text.lstrip().startswith("{") else foreign.of_text(text)
+    found = foreign.of_text(text)
+    if found is not None and others.is_read(found):
+        named = str(overrides.pop(KEY, "")) or None
+        joined, stands_on = _joined(text, path, found, named, overrides)
+        origin = f"{path}" if named is None else f"{path}, {KEY}={stands_on}"
+        return Machine.from_yaml(joined, origin, [(key, scalar_text(value)) for key, value in overrides.items()])
     if found not in (None, foreign.MACHINE):
         raise TopologyError(
             "AHBM-T102",
-            f"{path} is {found.what}: machines are read from topology.yaml alone",
+            f"{path} is {found.what}, which describes no machine",
             sites=(Site("the file", f"{path}:1"),),
             hint="ahbm init writes a topology.yaml with every key, ahbm calibrate one of measured times",
+        )
+    if KEY in overrides:
+        raise TopologyError(
+            "AHBM-T103",
+            f"{KEY}={overrides[KEY]} is for files of other tools, and {path.name} is none",
+            hint=f"write `{KEY}: {overrides[KEY]}` into a topology.yaml",
         )
     if (base := base_of(text, path)) is not None:
         named, own = base
@@ -97,6 +111,42 @@ def _read(path: Path, overrides: dict[str, object], above: tuple[Path, ...] = ()
         return _read(_find(named), {**own, **overrides}, (*above, path))
     origin = f"packaged {path.name}" if path.is_relative_to(packaged.ROOT) else str(path)
     return Machine.from_yaml(text, origin, [(key, scalar_text(value)) for key, value in overrides.items()])
+
+
+def _joined(
+    text: str, path: Path, found: foreign.Known, named: str | None, overrides: Mapping[str, object]
+) -> tuple[str, str]:
+    """A topology.yaml of a machine that another tool's file describes, and the name of the one that it stands on."""
+    described = others.read(text, str(path), found, overrides)
+    base = named or described.base
+    beside = _find(base)
+    try:
+        content = load_text(beside)
+    except OSError as error:
+        raise TopologyError("AHBM-T102", f"cannot read topology {beside}: {error}") from error
+    if base in NETWORKS or base_of(content, beside) is not None or others.is_read(foreign.of_text(content)):
+        raise TopologyError("AHBM-T103", f"{KEY}={base}: a machine that stands on no other is meant", hint="dgx_h100")
+    return others.joined(described, parse(content, str(beside)).values, base), base
+
+
+def text_of_others(machine: Machine) -> str | None:
+    """The topology.yaml of a machine that was read from another tool's file, whole; None for other machines. Raises as
+    `load_machine`."""
+    asked, *behind = _BEHIND.split(machine.origin)
+    path = Path(asked)
+    if not machine.assumed or not path.is_file():
+        return None
+    text = load_text(path)
+    found = foreign.of_text(text)
+    if found is None or not others.is_read(found):
+        return None
+    named = dict(one.split("=", 1) for one in behind).get(KEY)
+    return _joined(text, path, found, named, dict(machine.overrides))[0]
+
+
+def assumed(machine: Machine) -> tuple[str, ...]:
+    """The notes on what was assumed of a machine that another tool's file describes."""
+    return tuple(f"{ASSUMED}{text}" for text in machine.assumed)
 
 
 def resized(network: str, sips: int) -> dict[str, object]:

@@ -19,7 +19,7 @@ from ahbm.base.arguments import checked
 from ahbm.base.logs import INFO, log
 from ahbm.base.words import aligned, span
 from ahbm.config.protocols import held
-from ahbm.config.topology import name_of, sheet
+from ahbm.config.topology import assumed, name_of, sheet
 from ahbm.core.spec import machine_name
 from ahbm.errors import BudgetError, ConfigError, Finding
 from ahbm.job.preparation import Performed, Preparation, uneven
@@ -142,6 +142,7 @@ class JobReport(Run):
         and what is known of the error of a calibrated machine."""
         return (
             *([] if self.recorded is None else [str(self.recorded)]),
+            *assumed(self.emulator.machine),
             *(sheet(self.emulator.machine) if self.replayed.by_roofline else ()),
             *self.performed.notes,
             *protocol_notes(made.protocol for made in self.performed.programs),

@@ -28,7 +28,7 @@ from ahbm.choice.configured import likely
 from ahbm.config.ccl import CclConfig, split_overrides
 from ahbm.config.protocols import held
 from ahbm.config.settings import Settings
-from ahbm.config.topology import overruled
+from ahbm.config.topology import assumed, overruled
 from ahbm.core.compiled import Compiled
 from ahbm.core.emulator import Emulator
 from ahbm.core.spec import Spec, machine_name
@@ -261,7 +261,7 @@ def prepare(
     )
     idle = [] if kind.rooted or not request.root else [f"{collective} has no root: root {request.root} {IDLE}"]
     idle += [] if kind.reduces or request.op == "sum" else [f"{collective} reduces nothing: {request.op} {IDLE}"]
-    notes = (*overruled(emulator.machine, ranks), *idle, *_file_meant(chosen, emulator))
+    notes = (*assumed(emulator.machine), *overruled(emulator.machine, ranks), *idle, *_file_meant(chosen, emulator))
     selector = arguments.get("selector")
     if selector is not None:
         if chosen is not None:

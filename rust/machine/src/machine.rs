@@ -36,6 +36,7 @@ pub struct Machine {
     pub(crate) canonical: Arc<str>,
     pub(crate) roofline: Roofline,
     pub(crate) sheet: [Option<String>; 2],
+    pub(crate) assumed: Arc<[String]>,
     pub(crate) computes: bool,
     pub(crate) compute: Option<Arc<Computes>>,
     pub(crate) faults: Faults,
@@ -499,6 +500,11 @@ impl Machine {
     /// The accelerator whose data sheet the roofline is, and that sheet, where the machine names them.
     pub fn sheet(&self) -> (Option<&str>, Option<&str>) {
         (self.sheet[0].as_deref(), self.sheet[1].as_deref())
+    }
+
+    /// What was assumed where it was read from another tool's file.
+    pub fn assumed(&self) -> &[String] {
+        &self.assumed
     }
 
     /// Whether anybody has said what it computes at.

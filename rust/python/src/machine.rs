@@ -474,6 +474,12 @@ impl Machine {
         self.inner.sheet()
     }
 
+    /// What was assumed where the machine was read from another tool's file, a text each.
+    #[getter]
+    fn assumed(&self) -> Vec<String> {
+        self.inner.assumed().to_vec()
+    }
+
     /// Stable 64-bit hash of everything that influences timing.
     #[getter]
     fn hash(&self) -> u64 {
