@@ -19,6 +19,7 @@ from ahbm.config.reading import PLAIN, Reading
 from ahbm.core.spec import Spec
 from ahbm.dsl.script import Script
 from ahbm.errors import ConfigError
+from ahbm.job import nsight
 from ahbm.job.options import OF_FILES, OF_SCRIPTS, OfCollective, OfJob, OfPlan, given, names_of, only, refuse
 from ahbm.job.reading import How
 from ahbm.job.targets import Again, Collective, Job, PlanFile, Target
@@ -96,6 +97,10 @@ def kind_of(target: str, said: Mapping[str, Any]) -> str:
         return "script"
     if wanted not in (None, "job", "algorithm"):
         raise ConfigError("AHBM-C146", f"--as {wanted}: a trace is a job or an algorithm")
+    if nsight.is_export(target):
+        if wanted == "algorithm":
+            raise ConfigError("AHBM-C146", f"{target} is an export of Nsight Systems, so it is a job")
+        return "job"
     assert isinstance(reading, Reading)
     sort = trace_sort(target, limits=reading.limits)
     if wanted == "job" and sort == "none":
@@ -112,4 +117,4 @@ def is_case(target: str) -> bool:
 def is_plan(target: str) -> bool:
     """Whether this is the file of a plan, by its name, the prefix of a trace, a folder with one, or a script."""
     folder = target not in COLLECTIVES and isdir(target)
-    return folder or plans.is_file(target) or is_prefix(target)
+    return folder or plans.is_file(target) or is_prefix(target) or nsight.is_export(target)

@@ -1,7 +1,7 @@
 """Platforms of SimGrid in XML: clusters, and hosts with links and routes.
 
-Elements and units as SimGrid's reference of XML platforms has them (simgrid.org/doc/latest/XML_reference.html). A cluster
-gives every host a private link, and maybe a backbone; a route lists the links between two hosts.
+Elements and units as SimGrid's reference of XML platforms has them (simgrid.org/doc/latest/XML_reference.html). A
+cluster gives every host a private link, and maybe a backbone; a route lists the links between two hosts.
 """
 
 from __future__ import annotations
