@@ -690,6 +690,10 @@ class Machine:
         """The drawing, where a notebook shows the machine."""
 
     @property
+    def assumed(self, /) -> list[str]:
+        """What was assumed where the machine was read from another tool's file, a text each."""
+
+    @property
     def bands(self, /) -> list[tuple[str, int, int, int, float, float, tuple[float, float] | None]] | None:
         """Where a machine that was fitted to measurements is valid, and how far it was off there at sizes that were held back:
         collective, ranks, first and last bytes of one rank's array, mean and largest error in percent, and what eight of ten
@@ -2455,6 +2459,23 @@ class Workload:
     @property
     def notes(self) -> list[dict[str, Any]]:
         """What the source leaves open, and how it was taken."""
+
+    @staticmethod
+    def of_profiles(
+        name: str,
+        files: Sequence[tuple[str, bytes | bytearray]],
+        *,
+        groups: Mapping[str, Sequence[int]] = ...,
+        limits: Sequence[tuple[str, int]] = ...,
+        step: int | None = None,
+        host_gaps: bool = False,
+        symmetric: bool = False,
+        scaled: bool = False,
+    ) -> Workload:
+        """Reads a job from profilers' traces (kineto) in memory: per rank the name of its file, for findings, and its bytes.
+
+        Options and errors as `read`. The interpreter lock is released meanwhile.
+        """
 
     def on_network(self, /, npus: Sequence[int]) -> Workload:
         """The job on a network of dimensions with so many NPUs each, the first varying fastest: a call of all ranks that

@@ -58,6 +58,8 @@ SIMGRID = Known("a platform of SimGrid in XML", _MACHINES)
 TACCL = Known("a topology of TACCL", _MACHINES)
 TECCL = Known("an input of TE-CCL", _MACHINES)
 TACOS = Known("a schedule of TACOS", ("ahbm run FILE", "ahbm topology FILE", *_RUN[1:], *_MACHINES[1:]))
+OTHERS = (NCCL_GRAPHS, SMI, ASTRA_NETWORK, SIMGRID, TACCL, TECCL, TACOS)
+"""Files of other tools that describe machines."""
 _DUMP = Known("a dump of PyTorch's Flight Recorder", ("ahbm check FOLDER", "ahbm run FOLDER", *_RUN))
 _JSON: tuple[tuple[str, Known], ...] = (
     ("traceEvents", _TRACE), ("distributedInfo", _TRACE), ("deviceProperties", _TRACE),

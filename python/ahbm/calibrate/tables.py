@@ -1,5 +1,7 @@
-"""Tables of measured collectives: the text and JSON of nccl-tests and rccl-tests, OSU's text, and CSV. What is read comes
-from strangers."""
+"""Tables of measured collectives: the text and JSON of nccl-tests and rccl-tests, OSU's text, and CSV.
+
+What is read comes from strangers.
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,6 @@ from ahbm._core import Machine
 from ahbm.base import arguments, foreign, packaged
 from ahbm.base.load import load_text
 from ahbm.base.yaml_source import did_you_mean, parse, scalar_text
-from ahbm.config import others
 from ahbm.config.based import DEEPEST, KEY, base_of
 from ahbm.errors import ConfigError, Site, TopologyError
 
@@ -83,7 +82,7 @@ def _read(path: Path, overrides: dict[str, object], above: tuple[Path, ...] = ()
     except OSError as error:
         raise TopologyError("AHBM-T102", f"cannot read topology {path}: {error}") from error
     found = foreign.of_text(text)
-    if found is not None and others.is_read(found):
+    if found is not None and found in foreign.OTHERS:
         named = str(overrides.pop(KEY, "")) or None
         joined, stands_on = _joined(text, path, found, named, overrides)
         origin = f"{path}" if named is None else f"{path}, {KEY}={stands_on}"
@@ -117,6 +116,8 @@ def _joined(
     text: str, path: Path, found: foreign.Known, named: str | None, overrides: Mapping[str, object]
 ) -> tuple[str, str]:
     """A topology.yaml of a machine that another tool's file describes, and the name of the one that it stands on."""
+    from ahbm.config import others
+
     described = others.read(text, str(path), found, overrides)
     base = named or described.base
     beside = _find(base)
@@ -124,7 +125,7 @@ def _joined(
         content = load_text(beside)
     except OSError as error:
         raise TopologyError("AHBM-T102", f"cannot read topology {beside}: {error}") from error
-    if base in NETWORKS or base_of(content, beside) is not None or others.is_read(foreign.of_text(content)):
+    if base in NETWORKS or base_of(content, beside) is not None or foreign.of_text(content) in foreign.OTHERS:
         raise TopologyError("AHBM-T103", f"{KEY}={base}: a machine that stands on no other is meant", hint="dgx_h100")
     return others.joined(described, parse(content, str(beside)).values, base), base
 
@@ -138,7 +139,7 @@ def text_of_others(machine: Machine) -> str | None:
         return None
     text = load_text(path)
     found = foreign.of_text(text)
-    if found is None or not others.is_read(found):
+    if found is None or found not in foreign.OTHERS:
         return None
     named = dict(one.split("=", 1) for one in behind).get(KEY)
     return _joined(text, path, found, named, dict(machine.overrides))[0]

@@ -29,11 +29,6 @@ CALIBRATED = ("calibration",)
 """Sections that do not hold for another network than that of their machine."""
 
 
-def is_read(found: foreign.Known | None) -> bool:
-    """Whether a kind of file describes a machine that is read here."""
-    return found is not None and found.what in _READERS
-
-
 def read(text: str, origin: str, found: foreign.Known, asked: Mapping[str, object]) -> Described:
     """The machine that a file describes. asked: what the user sets, by dotted keys, where the file leaves it open.
 
