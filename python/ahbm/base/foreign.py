@@ -133,8 +133,8 @@ def of_text(text: str) -> Known | None:
 
 NOT_READ = frozenset(
     f"AHBM-{code}"
-    for code in ("C108", "C110", "C144", "F101", "F111", "F131", "F180", "F183", "F189", "F210", "T003", "T004", "T102",
-                 "U291")
+    for code in ("C101", "C102", "C105", "C108", "C110", "C144", "F101", "F111", "F131", "F141", "F180", "F183", "F189",
+                 "F190", "F210", "T001", "T003", "T004", "T101", "T102", "U291")
 )  # fmt: skip
 """Codes of a file that is not of the kind that a command reads."""
 

@@ -6,11 +6,11 @@ Which kind of target a name is, is decided here and nowhere else.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from os.path import isdir
+from os.path import isdir, isfile
 from pathlib import Path
 from typing import Any
 
-from ahbm._core import Workload, trace_sort
+from ahbm._core import Workload, is_pytorch_trace, trace_sort
 from ahbm.base.arguments import checked
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.load import is_prefix
@@ -117,4 +117,7 @@ def is_case(target: str) -> bool:
 def is_plan(target: str) -> bool:
     """Whether this is the file of a plan, by its name, the prefix of a trace, a folder with one, or a script."""
     folder = target not in COLLECTIVES and isdir(target)
-    return folder or plans.is_file(target) or is_prefix(target) or nsight.is_export(target)
+    if folder or plans.is_file(target) or is_prefix(target) or nsight.is_export(target):
+        return True
+    # Dumps of ranks have no ending.
+    return isfile(target) and is_pytorch_trace(target)
