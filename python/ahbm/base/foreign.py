@@ -16,6 +16,8 @@ LOOKED_AT = 1 << 16
 """Bytes of a file, and of its text, that tell what it is."""
 
 
+OF_FILES = ("--ccl", "-t", "--topology", "--evaluate", "--groups")
+"""Options that name a file of their own."""
 SHOWN = 2
 """Commands that an advice names."""
 
@@ -28,12 +30,13 @@ class Known:
     commands: tuple[str, ...] = ()
     """Command lines that read it, `FILE` in its place; none where nothing here does."""
 
-    def is_read_by(self, command: str, arguments: Sequence[str]) -> bool:
-        """Whether a command with these arguments reads such a file, as its argument or behind its option."""
+    def is_read_by(self, command: str, arguments: Sequence[str], behind: str = "") -> bool:
+        """Whether a command with these arguments reads such a file, as its argument or behind its option. behind: what
+        stands before the file."""
         for line in self.commands:
             name, *words = line.split()[1:]
             option = next((word for word, file in pairwise(words) if file == "FILE"), None)
-            if name == command and (option is None or option in arguments):
+            if name == command and (behind not in OF_FILES if option is None else option in arguments):
                 return True
         return False
 
@@ -145,9 +148,9 @@ def advised(findings: Sequence[Finding], arguments: Sequence[str], command: str)
     first, *others = findings
     if first.code in NOT_READ:
         text = f"{first}"
-        for file in arguments:
+        for behind, file in pairwise(("", *arguments)):
             if os.path.isfile(file) and os.path.basename(file) in text and (found := known(file)) is not None:
-                if found.is_read_by(command, arguments):
+                if found.is_read_by(command, arguments, behind):
                     break
                 return replace(first, hint=found.advice(file)), *others
     return tuple(findings)
