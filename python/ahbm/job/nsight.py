@@ -164,6 +164,7 @@ class _Export:
         self.path = path
         self.looks = 0
         self.base = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1", uri=True)
+        self.base.text_factory = lambda content: content.decode("utf-8", "replace")
         self.base.execute("PRAGMA query_only=ON")
         self.base.execute("PRAGMA trusted_schema=OFF")
         self.base.set_progress_handler(self._look, STEPS)
@@ -195,7 +196,7 @@ def _ranks(path: Path) -> list[Rank]:
         export = _Export(path)
         with closing(export.base):
             return _read(export)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         message = f"{path} is no export of Nsight Systems that can be read: {error}"
         raise FormatError("AHBM-F183", message, sites=(Site("export", str(path)),)) from error
 
