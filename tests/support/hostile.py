@@ -22,7 +22,7 @@ from ahbm.config.reading import parse_limits
 from ahbm.config.topology import load_machine
 from ahbm.core.emulator import Emulator
 from ahbm.errors import AhbmError
-from ahbm.job.nsight import CALL, ENTRIES, KERNEL, RANGE
+from ahbm.job import nsight
 from ahbm.job.reading import read as read_job
 
 SECONDS = 10
@@ -229,7 +229,7 @@ MACHINES = (
     "\tGPU0\tGPU1\tGPU2\nGPU0\tX\tNV2\tSYS\nGPU1\tNV2\tX\tPIX\nGPU2\tSYS\tPIX\tX\n",
     '<graphs version="1">\n<graph id="0" pattern="4" speedintra="12" speedinter="6">\n<channel>\n<gpu dev="0"/>\n'
     '<gpu dev="1"/>\n</channel>\n</graph>\n</graphs>\n',
-    '<platform version="4.1">\n<cluster id="c" radical="0-3" bw="1GBps" lat="1us"\n bb_bw="1GBps" bb_lat="1us"/>\n</platform>',
+    '<platform version="4.1">\n<cluster id="c" radical="0-3" bw="1GBps"\n lat="1us" bb_lat="1us"/>\n</platform>',
     '<platform version="4.1">\n<host id="a"/>\n<host id="b"/>\n<link id="l" bandwidth="1GBps" latency="1us"/>\n'
     '<route src="a" dst="b">\n<link_ctn id="l"/>\n</route>\n</platform>',
     "topology: [Ring, FullyConnected]\nnpus_count: [4, 2]\nbandwidth: [50.0, 25.0]\nlatency: [500.0, 1]\n",
@@ -294,17 +294,17 @@ def exports(chance: Random, folder: Path) -> None:
     ]
     for table, columns in (
         ("StringIds", "id, value"),
-        (KERNEL, "start, end, deviceId, streamId, correlationId, globalPid, demangledName, shortName"),
-        (CALL, "start, end, globalTid, correlationId, nameId"),
-        (RANGE, "start, end, globalTid, text, textId, binaryData"),
-        (ENTRIES, "domainId, schemaId, name, offset"),
+        (nsight.KERNEL, "start, end, deviceId, streamId, correlationId, globalPid, demangledName, shortName"),
+        (nsight.CALL, "start, end, globalTid, correlationId, nameId"),
+        (nsight.RANGE, "start, end, globalTid, text, textId, binaryData"),
+        (nsight.ENTRIES, "domainId, schemaId, name, offset"),
     ):
         base.execute(f"CREATE TABLE {table} ({columns})")
         count = columns.count(",") + 1
         for _ in range(chance.randrange(4)):
             row = [chance.choice(cells) for _ in range(count)]
             base.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * count)})", row)
-    base.execute(f"INSERT INTO {KERNEL} VALUES (0, 1000, 0, 7, 1, ?, 1, 1)", (100 << 24,))
+    base.execute(f"INSERT INTO {nsight.KERNEL} VALUES (0, 1000, 0, 7, 1, ?, 1, 1)", (100 << 24,))
     base.commit()
     base.close()
     if chance.random() < 0.3:
