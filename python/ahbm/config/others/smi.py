@@ -44,7 +44,7 @@ def read(text: str, origin: str, asked: Mapping[str, object]) -> Described:
     what = foreign.SMI.what
     assumed: list[str] = []
     if nodes == 1 and nics:
-        assumed.append(f"one node: its {nics} interfaces are left out (system.sips.count=N asks for several nodes)")
+        assumed.append(f"one node: interfaces ({nics}) are left out (system.sips.count=N asks for several nodes)")
     cells = {cell for at, row in enumerate(matrix) for other, cell in enumerate(row) if other != at}
     if len(cells) == 1 and (joined := next(iter(cells))).startswith("NV"):
         links = int(joined[2:])
