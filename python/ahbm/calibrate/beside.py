@@ -12,7 +12,7 @@ from ahbm.base import foreign
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.calibrate.readers.osu import is_log
 from ahbm.calibrate.tables import Table, interpolated
-from ahbm.config.topology import load_machine, with_ranks
+from ahbm.config.topology import ASSUMED, load_machine, with_ranks
 from ahbm.errors import ConfigError
 from ahbm.runs.measure import run
 
@@ -97,7 +97,7 @@ def predicted(table: Table, topology: str | None, overrides: Mapping[str, object
             continue
         report = run(table.collective, topology=machine, bytes_per_rank=row.bytes, data=False)
         rows.append(Row(row.bytes, row.us, report.latency_ns / 1000, report.algorithm))
-        notes += [note for note in report.notes if note not in notes and note.startswith("assumed: ")]
+        notes += [note for note in report.notes if note not in notes and note.startswith(ASSUMED)]
     return _found(table, topology or machine.origin, rows, notes)
 
 

@@ -35,8 +35,8 @@ pub struct Machine {
     pub(crate) sram_bytes: u64,
     pub(crate) canonical: Arc<str>,
     pub(crate) roofline: Roofline,
-    pub(crate) sheet: [Option<String>; 2],
     pub(crate) assumed: Arc<[String]>,
+    pub(crate) sheet: [Option<String>; 2],
     pub(crate) computes: bool,
     pub(crate) compute: Option<Arc<Computes>>,
     pub(crate) faults: Faults,
@@ -497,14 +497,14 @@ impl Machine {
         self.faults.dead(LinkId(base + self.cube.index(CubeLink::Ucie(port, 0))))
     }
 
+    /// What was assumed where the machine's file was made from another one.
+    pub fn assumed(&self) -> &[String] {
+        &self.assumed
+    }
+
     /// The accelerator whose data sheet the roofline is, and that sheet, where the machine names them.
     pub fn sheet(&self) -> (Option<&str>, Option<&str>) {
         (self.sheet[0].as_deref(), self.sheet[1].as_deref())
-    }
-
-    /// What was assumed where it was read from another tool's file.
-    pub fn assumed(&self) -> &[String] {
-        &self.assumed
     }
 
     /// Whether anybody has said what it computes at.

@@ -72,9 +72,9 @@ impl Machine {
             cube,
             canonical: canonical.into(),
             roofline: declared.roofline(sfr_pes),
+            assumed: declared.assumed.iter().map(|told| told.0.clone()).collect(),
             sheet: [&declared.pe.roofline.accelerator, &declared.pe.roofline.source]
                 .map(|told| told.as_ref().map(|told| told.0.clone())),
-            assumed: declared.assumed.iter().flatten().map(|told| told.0.clone()).collect(),
             computes: {
                 let said = &declared.pe.roofline;
                 said.unknown != Some(true) || said.peak_tflops.is_some() && said.memory_gbs.is_some()

@@ -211,6 +211,12 @@ impl Machine {
         self.inner.node_size()
     }
 
+    /// What was assumed where the machine's file was made from another one.
+    #[getter]
+    fn assumed(&self) -> Vec<String> {
+        self.inner.assumed().to_vec()
+    }
+
     /// Cubes per SIP.
     #[getter]
     fn cubes(&self) -> u32 {
@@ -472,12 +478,6 @@ impl Machine {
     #[getter]
     fn sheet(&self) -> (Option<&str>, Option<&str>) {
         self.inner.sheet()
-    }
-
-    /// What was assumed where the machine was read from another tool's file, a text each.
-    #[getter]
-    fn assumed(&self) -> Vec<String> {
-        self.inner.assumed().to_vec()
     }
 
     /// Stable 64-bit hash of everything that influences timing.

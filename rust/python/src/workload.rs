@@ -104,7 +104,7 @@ impl Workload {
             let found = pytorch::parse(&name, pytorch::Kind::Kineto, &files, &options, named.into_iter().collect())?;
             Linked::new(found)
         })
-        .map(|inner| Self { inner: inner.into() })
+        .map(Self::of)
     }
 
     /// One training step of a transformer; `ahbm.job.transformer.Transformer` says what the numbers mean.

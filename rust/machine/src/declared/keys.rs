@@ -33,8 +33,8 @@ section! {
         calibration: Option<Checked> = None,
         /// What the kernels of a training job take by their class and dimensions, and what their host takes.
         compute: Option<Computing> = None,
-        /// What was assumed where the machine was read from another tool's file: told with every run. It changes no time.
-        assumed: Option<Vec<Told>> = None,
+        /// What was assumed where the file was made from another one, for the notes of reports. It changes no time.
+        assumed: Vec<Told> = Vec::new(),
     }
 }
 
