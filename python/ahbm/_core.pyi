@@ -2460,23 +2460,6 @@ class Workload:
     def notes(self) -> list[dict[str, Any]]:
         """What the source leaves open, and how it was taken."""
 
-    @staticmethod
-    def of_profiles(
-        name: str,
-        files: Sequence[tuple[str, bytes | bytearray]],
-        *,
-        groups: Mapping[str, Sequence[int]] = ...,
-        limits: Sequence[tuple[str, int]] = ...,
-        step: int | None = None,
-        host_gaps: bool = False,
-        symmetric: bool = False,
-        scaled: bool = False,
-    ) -> Workload:
-        """Reads a job from profilers' traces (kineto) in memory: per rank the name of its file, for findings, and its bytes.
-
-        Options and errors as `read`. The interpreter lock is released meanwhile.
-        """
-
     def on_network(self, /, npus: Sequence[int]) -> Workload:
         """The job on a network of dimensions with so many NPUs each, the first varying fastest: a call of all ranks that
         names dimensions (`involved_dim`) is one call for every group of ranks that differ in these alone.
@@ -2549,6 +2532,23 @@ class Workload:
         An all_gather and a reduce_scatter among replicas move the same whole in other shares; computing stays as it
         was recorded. The interpreter lock is released meanwhile. Raises `UnsupportedError` (AHBM-U236) for a job that
         has no replicas, or cannot have so many.
+        """
+
+    @staticmethod
+    def of_profiles(
+        name: str,
+        files: Sequence[tuple[str, bytes | bytearray]],
+        *,
+        groups: Mapping[str, Sequence[int]] = ...,
+        limits: Sequence[tuple[str, int]] = ...,
+        step: int | None = None,
+        host_gaps: bool = False,
+        symmetric: bool = False,
+        scaled: bool = False,
+    ) -> Workload:
+        """Reads a job from profilers' traces (kineto) in memory: per rank the name of its file, for findings, and its bytes.
+
+        Options and errors as `read`. The interpreter lock is released meanwhile.
         """
 
     @staticmethod
