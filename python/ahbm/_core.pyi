@@ -692,6 +692,7 @@ class Machine:
     @property
     def assumed(self, /) -> list[str]:
         """What was assumed where the machine's file was made from another one."""
+        """What was assumed where the machine was read from another tool's file, a text each."""
 
     @property
     def bands(self, /) -> list[tuple[str, int, int, int, float, float, tuple[float, float] | None]] | None:
@@ -2546,6 +2547,23 @@ class Workload:
         An all_gather and a reduce_scatter among replicas move the same whole in other shares; computing stays as it
         was recorded. The interpreter lock is released meanwhile. Raises `UnsupportedError` (AHBM-U236) for a job that
         has no replicas, or cannot have so many.
+        """
+
+    @staticmethod
+    def of_profiles(
+        name: str,
+        files: Sequence[tuple[str, bytes | bytearray]],
+        *,
+        groups: Mapping[str, Sequence[int]] = ...,
+        limits: Sequence[tuple[str, int]] = ...,
+        step: int | None = None,
+        host_gaps: bool = False,
+        symmetric: bool = False,
+        scaled: bool = False,
+    ) -> Workload:
+        """Reads a job from profilers' traces (kineto) in memory: per rank the name of its file, for findings, and its bytes.
+
+        Options and errors as `read`. The interpreter lock is released meanwhile.
         """
 
     @staticmethod

@@ -14,41 +14,104 @@ from support.commands import run
 FILES = {
     "log.txt": ("# nThread 1 nGpus 8 minBytes 1024\n#\n", "a log of nccl-tests", "ahbm calibrate log.txt"),
     "prefixed.log": ("[0] # nThread 1 nGpus 8 minBytes 1024\n", "a log of nccl-tests", "ahbm calibrate prefixed.log"),
+    "osu.log": ("# OSU MPI Allreduce Latency Test\n", "a log of the OSU micro-benchmarks", "ahbm calibrate osu.log"),
     "table.csv": ("# ranks: 8\nbytes,time_us\n8,1\n", "a table of measured times", "ahbm calibrate table.csv"),
     "tuner.conf": ("allreduce,0,65536,tree,ll,2,-1,-1,-1,-1\n", "a tuning file of NCCL", "--evaluate tuner.conf"),
     "ucc.conf": ("UCC_TL_UCP_TUNE=allreduce:0-4k:@0\n", "a configuration of UCC", "--evaluate ucc.conf"),
     "plan.xml": ('<algo name="a" proto="LL"/>\n', "a plan of MSCCL in XML", "ahbm run plan.xml"),
     "topo.xml": ('<system version="1"/>\n', "NCCL's topology in XML", "-t topo.xml --set base="),
+    "page.xml": ("<root/>\n", "XML", "nothing here reads it"),
+    "rings.xml": ('<graphs version="1"/>\n', "graphs of NCCL in XML", "ahbm topology rings.xml"),
+    "hosts.xml": ('<platform version="4.1"/>\n', "a platform of SimGrid in XML", "ahbm topology hosts.xml"),
+    "topo.txt": ("\tGPU0\tGPU1\tCPU Affinity\n", "the matrix of nvidia-smi topo -m", "ahbm topology topo.txt"),
+    "net.yml": ("topology: [Ring]\nnpus_count: [4]\n", "a network of ASTRA-sim", "ahbm topology net.yml"),
+    "taccl.json": (json.dumps({"gpus_per_node": 8}), "a topology of TACCL", "ahbm topology taccl.json"),
+    "teccl.json": (json.dumps({"TopologyParams": {}}), "an input of TE-CCL", "ahbm topology teccl.json"),
+    "ring.csv": ("NPUs Count,3\n", "a schedule of TACOS", "ahbm run ring.csv"),
+    "paths.json": (json.dumps({"8-Chunk paths": {}}), "a schedule of TE-CCL", "ahbm run paths.json"),
+    "sccl.json": (json.dumps({"sccl_type": "algorithm"}), "an algorithm of SCCL or TACCL", "ahbm run sccl.json"),
     "plan.json": (json.dumps({"name": "a", "gpus": []}), "an MSCCL++ execution plan", "ahbm run plan.json"),
+    "kineto.json": (json.dumps({"traceEvents": []}), "a trace of PyTorch's profiler", "ahbm run kineto.json"),
+    "chakra.json": (json.dumps({"version": "0.0.4", "nodes": []}), "an execution trace", "ahbm run chakra.json"),
+    "dump.json": (json.dumps({"version": "2.10", "pg_config": {}}), "a dump of PyTorch's Flight Recorder", "check"),
+    "bench.json": (json.dumps({"ahbm_version": "1"}), "what a command printed with --json", "ahbm compare bench.json"),
     "machine.yaml": ("# mine\nsystem: {sips: {count: 4}}\n", "a machine", "ahbm topology machine.yaml"),
+    "rules.yaml": ("defaults: {algorithm: ring_allreduce}\n", "a ccl.yaml", "--ccl rules.yaml"),
     "kernels.csv": ("device,op,d0,latency_us\n", "a table of kernels", "ahbm calibrate kernels.csv"),
+    "zstd.json": (b"\x28\xb5\x2f\xfd\x00\x00", "a file that zstd compressed", "zstd -d"),
+    "data.sqlite": (b"SQLite format 3\x00" + b"StringIds", "an export of Nsight Systems", "ahbm run data.sqlite"),
+}  # fmt: skip
+PLANS = {
+    "plan.xml",
+    "plan.json",
+    "ring.csv",
+    "paths.json",
+    "sccl.json",
+    "kineto.json",
+    "chakra.json",
+    "dump.json",
+    "data.sqlite",
 }
 READS = {
-    "check": {"plan.xml", "plan.json"},
-    "run": {"plan.xml", "plan.json"},
-    "calibrate": {"log.txt", "prefixed.log", "table.csv", "kernels.csv"},
-    "topology": {"machine.yaml", "topo.xml"},
+    "check": PLANS,
+    "run": PLANS,
+    "convert": PLANS,
+    "calibrate": {"log.txt", "prefixed.log", "osu.log", "table.csv", "kernels.csv", "kineto.json", "bench.json"},
+    "topology": {
+        "machine.yaml",
+        "topo.xml",
+        "rings.xml",
+        "hosts.xml",
+        "topo.txt",
+        "net.yml",
+        "taccl.json",
+        "teccl.json",
+        "ring.csv",
+    },
 }
+
+
+def place(folder: Path, name: str) -> None:
+    content = FILES[name][0]
+    (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
 @pytest.mark.parametrize("command", READS)
 def test_an_error_says_what_a_file_is(tmp_path: Path, command: str) -> None:
-    for name, (text, what, reader) in FILES.items():
-        (tmp_path / name).write_text(text)
+    """Of every kind, whatever the command: what it is, and which command reads it."""
+    for name, (_, what, reader) in FILES.items():
+        place(tmp_path, name)
         if name in READS[command]:
             continue
-        file = f"./{name}" if command == "topology" else name
-        code, out, err = run("ahbm", [command, file], tmp_path)
+        more = ["out.et"] if command == "convert" else []
+        code, out, err = run("ahbm", [command, name, *more], tmp_path)
         said = " ".join((out + err).split())
         assert code != 0 and what in said, (command, name, said)
-        # The machine of -t is a file of another tool: its error is as it was.
-        assert reader in said.replace("./", "") or "machines are read from" in said, (command, name, said)
+        assert reader in said or "which describes no machine" in said, (command, name, said)
+
+
+@pytest.mark.parametrize("option", ["--ccl", "--evaluate"])
+def test_an_error_of_an_option_says_what_a_file_is(tmp_path: Path, option: str) -> None:
+    # Lines of comments alone are a ccl.yaml without entries.
+    own = {
+        "--ccl": {"rules.yaml", "log.txt", "osu.log"},
+        "--evaluate": {"tuner.conf", "ucc.conf", "plan.xml", "rules.yaml"},
+    }[option]
+    command = {"--ccl": ["run", "all_reduce", "--no-data"], "--evaluate": ["tune", "all_reduce", "-t", "npu_ring_8"]}[
+        option
+    ]
+    for name, (_, what, _) in FILES.items():
+        place(tmp_path, name)
+        if name not in own:
+            code, out, err = run("ahbm", [*command, option, name], tmp_path)
+            said = " ".join((out + err).split())
+            assert code != 0 and what in said, (option, name, said)
 
 
 @pytest.mark.parametrize("command", READS)
 def test_what_a_command_reads_is_what_it_is_known_for(tmp_path: Path, command: str) -> None:
-    for name, (text, _, _) in FILES.items():
-        (tmp_path / name).write_text(text)
+    for name in FILES:
+        place(tmp_path, name)
         found = known(tmp_path / name)
         assert found is not None and found.is_read_by(command, [name]) == (name in READS[command]), name
 

@@ -12,7 +12,7 @@ from ahbm.config.reading import parse_limits
 from ahbm.errors import ConfigError
 from support.hostile import TARGETS, attempt
 
-TRIES = {"ccl": 150, "values": 60, "kernels": 60}
+TRIES = {"ccl": 150, "values": 60, "kernels": 60, "machines": 150, "logs": 150, "exports": 60}
 
 
 @pytest.mark.parametrize("target", TARGETS)

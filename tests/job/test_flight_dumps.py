@@ -135,3 +135,41 @@ def test_pickles_that_are_none_of_plain_values_are_refused(tmp_path: Path, conte
     with pytest.raises(AhbmError) as refused:
         ahbm.run(tmp_path, topology="npu_ring_8")
     assert refused.value.code in ("AHBM-F183", "AHBM-F139", "AHBM-B207", "AHBM-B208")
+
+
+def test_dumps_of_some_ranks_are_judged_among_them(tmp_path: Path) -> None:
+    """A rank that has crashed leaves none: the others' calls are matched, and a note names who is missing."""
+    same = [entry(0, "all_reduce"), entry(1, "all_reduce", seq=2, state="started")]
+    folder = dumps(tmp_path / "d", [same, same, same])
+    (folder / "nccl_trace_rank_1").unlink()
+    code, out, _ = run("ahbm", ["check", str(folder)], tmp_path)
+    assert code == 0 and "rank 1 of 3 left no dump" in out, out
+    assert "started on ranks 0, 2, no dump of rank 1" in out
+    report = open_(str(folder), topology="npu_ring_8").run()
+    assert isinstance(report, JobReport) and {call.ranks for call in report.calls} == {2}
+
+
+def test_dumps_of_some_ranks_that_disagree_are_told(tmp_path: Path) -> None:
+    same = [entry(0, "all_reduce"), entry(1, "all_reduce", seq=2)]
+    other = [entry(0, "all_reduce"), entry(1, "all_gather", seq=2, output_sizes=[[12, 8]])]
+    folder = dumps(tmp_path / "d", [same, same, other])
+    (folder / "nccl_trace_rank_0").unlink()
+    code, out, _ = run("ahbm", ["check", str(folder)], tmp_path)
+    assert code != 0 and "AHBM-F149" in out and "train.py:11" in out
+
+
+def test_a_group_of_which_one_rank_left_a_dump_is_left_out(tmp_path: Path) -> None:
+    alone = [entry(0, "all_reduce", group="1"), entry(1, "all_reduce")]
+    folder = dumps(tmp_path / "d", [alone, alone, [entry(0, "all_reduce")]])
+    (folder / "nccl_trace_rank_1").unlink()
+    report = open_(str(folder), topology="npu_ring_8").run()
+    assert isinstance(report, JobReport) and [call.ranks for call in report.calls] == [2]
+
+
+def test_who_has_not_begun_is_named(tmp_path: Path) -> None:
+    def rank(state: str) -> list[dict[str, Any]]:
+        return [entry(0, "all_reduce", state=state)]
+
+    folder = dumps(tmp_path / "d", [rank("started"), rank("scheduled"), rank("started")])
+    _, out, _ = run("ahbm", ["check", str(folder)], tmp_path)
+    assert "rank 1 is waited for: not begun there" in " ".join(out.split())

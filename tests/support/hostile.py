@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -13,12 +14,16 @@ import ahbm
 from ahbm.base import packaged
 from ahbm.base.elements import parse_dtype
 from ahbm.base.sizes import parse_size
+from ahbm.calibrate.tables import read as read_table
 from ahbm.check.checks import parse as parse_checks
 from ahbm.cli.options import Files, Place, parse_ranks
 from ahbm.config.ccl import CclConfig
 from ahbm.config.reading import parse_limits
+from ahbm.config.topology import load_machine
 from ahbm.core.emulator import Emulator
 from ahbm.errors import AhbmError
+from ahbm.job import nsight
+from ahbm.job.reading import read as read_job
 
 SECONDS = 10
 """A try that takes longer hangs."""
@@ -219,7 +224,105 @@ def _calls(
 
 
 Target = Callable[[Random, Path], None]
-TARGETS: dict[str, Target] = {"ccl": ccl, "values": values, "kernels": kernels}
+MACHINES = (
+    "\tGPU0\tGPU1\tGPU2\nGPU0\tX\tNV18\tNV18\nGPU1\tNV18\tX\tNV18\nGPU2\tNV18\tNV18\tX\n",
+    "\tGPU0\tGPU1\tGPU2\nGPU0\tX\tNV2\tSYS\nGPU1\tNV2\tX\tPIX\nGPU2\tSYS\tPIX\tX\n",
+    '<graphs version="1">\n<graph id="0" pattern="4" speedintra="12" speedinter="6">\n<channel>\n<gpu dev="0"/>\n'
+    '<gpu dev="1"/>\n</channel>\n</graph>\n</graphs>\n',
+    '<platform version="4.1">\n<cluster id="c" radical="0-3" bw="1GBps"\n lat="1us" bb_lat="1us"/>\n</platform>',
+    '<platform version="4.1">\n<host id="a"/>\n<host id="b"/>\n<link id="l" bandwidth="1GBps" latency="1us"/>\n'
+    '<route src="a" dst="b">\n<link_ctn id="l"/>\n</route>\n</platform>',
+    "topology: [Ring, FullyConnected]\nnpus_count: [4, 2]\nbandwidth: [50.0, 25.0]\nlatency: [500.0, 1]\n",
+    '{"name": "m_1MB", "gpus_per_node": 8,\n "nics_per_node": 8, "alpha": 0.3,\n "node_betas_list": [8],\n '
+    '"remote_alpha": 2.6, "remote_beta": 105}\n',
+    '{"TopologyParams":\n {"name": "NDv2",\n "chassis": 2}}\n',
+    "NPUs Count,3\nLinks Count,3\nChunks Count,3\nChunk Size,1,B\nSrcID,DestID,Latency (ns),Bandwidth (GB/s),Chunks\n"
+    "0,1,500,50,0\n1,2,500,50,1\n2,0,500,50,2\n",
+)  # fmt: skip
+LOGS = (
+    "./all_reduce_perf\n#  Rank  0 Group 0 Pid 1 on a device 0 [0x0] H100\n"
+    "#  Rank  1 Group 0 Pid 1 on a device 1 [0x1] H100\n"
+    "# size count type redop root time algbw busbw #wrong\n1024 256 float sum -1 20.1 1 1 0\n"
+    "2048 512 float sum -1 21.1 1 1 0\n"
+    "1024 256 float prod -1 20.1 1 1 0\n2048 512 float prod -1 21.1 1 1 0\n",
+    "# OSU MPI Allreduce Latency Test v7.3\n# Size       Avg Latency(us)\n4    1.50\n8    1.60\n16    1.70\n",
+    "# ranks: 8\n# op: all_reduce\nbytes,time_us\n8,1\n16,2\n32,3\n",
+)  # fmt: skip
+
+
+def machines(chance: Random, folder: Path) -> None:
+    """A file of another tool that described a machine once."""
+    text = chance.choice(MACHINES)
+    for _ in range(chance.randrange(4)):
+        text = _changed(text, chance)
+    path = folder / "machine.txt"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    load_machine(path, chance.choice([{}, {}, {"system.sips.count": 16}, {"base": "dgx_h100"}]))
+
+
+def logs(chance: Random, folder: Path) -> None:
+    """A log of a benchmark that was whole once."""
+    text = chance.choice(LOGS)
+    for _ in range(chance.randrange(4)):
+        text = _changed(text, chance)
+    path = folder / "test.log"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    read_table(path, ranks=chance.choice([None, 2, 8]))
+
+
+def exports(chance: Random, folder: Path) -> None:
+    """An export of Nsight Systems with any numbers, texts and bytes in its cells, and bytes of the file changed."""
+    path = folder / "two.sqlite"
+    path.unlink(missing_ok=True)
+    base = sqlite3.connect(path)
+    cells = [
+        0,
+        1,
+        2,
+        3,
+        7,
+        100 << 24,
+        (100 << 24) + 1,
+        1000,
+        2**62,
+        -1,
+        1.5,
+        None,
+        "gemm",
+        "ncclAllReduce",
+        b"\x01" * 64,
+    ]
+    for table, columns in (
+        ("StringIds", "id, value"),
+        (nsight.KERNEL, "start, end, deviceId, streamId, correlationId, globalPid, demangledName, shortName"),
+        (nsight.CALL, "start, end, globalTid, correlationId, nameId"),
+        (nsight.RANGE, "start, end, globalTid, text, textId, binaryData"),
+        (nsight.ENTRIES, "domainId, schemaId, name, offset"),
+    ):
+        base.execute(f"CREATE TABLE {table} ({columns})")
+        count = columns.count(",") + 1
+        for _ in range(chance.randrange(4)):
+            row = [chance.choice(cells) for _ in range(count)]
+            base.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * count)})", row)
+    base.execute(f"INSERT INTO {nsight.KERNEL} VALUES (0, 1000, 0, 7, 1, ?, 1, 1)", (100 << 24,))
+    base.commit()
+    base.close()
+    if chance.random() < 0.3:
+        content = bytearray(path.read_bytes())
+        for _ in range(chance.randrange(1, 20)):
+            content[chance.randrange(100, len(content))] = chance.randrange(256)
+        path.write_bytes(content)
+    read_job(path)
+
+
+TARGETS: dict[str, Target] = {
+    "ccl": ccl,
+    "values": values,
+    "kernels": kernels,
+    "machines": machines,
+    "logs": logs,
+    "exports": exports,
+}
 
 
 def attempt(target: str, name: str, folder: Path) -> str:

@@ -16,6 +16,8 @@ LOOKED_AT = 1 << 16
 """Bytes of a file, and of its text, that tell what it is."""
 
 
+OF_FILES = ("--ccl", "-t", "--topology", "--evaluate", "--groups")
+"""Options that name a file of their own."""
 SHOWN = 2
 """Commands that an advice names."""
 
@@ -28,12 +30,13 @@ class Known:
     commands: tuple[str, ...] = ()
     """Command lines that read it, `FILE` in its place; none where nothing here does."""
 
-    def is_read_by(self, command: str, arguments: Sequence[str]) -> bool:
-        """Whether a command with these arguments reads such a file, as its argument or behind its option."""
+    def is_read_by(self, command: str, arguments: Sequence[str], behind: str = "") -> bool:
+        """Whether a command with these arguments reads such a file, as its argument or behind its option. behind: what
+        stands before the file."""
         for line in self.commands:
             name, *words = line.split()[1:]
             option = next((word for word, file in pairwise(words) if file == "FILE"), None)
-            if name == command and (option is None or option in arguments):
+            if name == command and (behind not in OF_FILES if option is None else option in arguments):
                 return True
         return False
 
@@ -49,13 +52,29 @@ _RUN = ("ahbm run FILE", "ahbm check FILE", "ahbm convert FILE OUT", "ahbm repor
 _TRACE = Known("a trace of PyTorch's profiler", (*_RUN[:1], "ahbm calibrate FILE -o MACHINE.yaml", *_RUN[1:]))
 _TABLE = ("ahbm calibrate FILE -o MACHINE.yaml",)
 _TUNER = ("ahbm tune COLLECTIVE --evaluate FILE",)
-_GRAPH = ("ahbm run COLLECTIVE -t FILE --set base=MACHINE", "ahbm topology FILE --set base=MACHINE")
+_MACHINES = ("ahbm topology FILE", "ahbm run COLLECTIVE -t FILE")
+_GRAPH = tuple(f"{command} --set base=MACHINE" for command in _MACHINES)
 GRAPH = Known("an InfraGraph document", _GRAPH)
-MACHINE = Known("a machine", ("ahbm topology FILE", "ahbm run COLLECTIVE -t FILE"))
+MACHINE = Known("a machine", _MACHINES)
+NCCL_GRAPHS = Known("graphs of NCCL in XML (NCCL_GRAPH_DUMP_FILE)", _MACHINES)
+SMI = Known("the matrix of nvidia-smi topo -m", _MACHINES)
+ASTRA_NETWORK = Known("a network of ASTRA-sim", (*_MACHINES, "ahbm astra WORKLOAD -n FILE"))
+SIMGRID = Known("a platform of SimGrid in XML", _MACHINES)
+TACCL = Known("a topology of TACCL", _MACHINES)
+TECCL = Known("an input of TE-CCL", _MACHINES)
+TACOS = Known("a schedule of TACOS", ("ahbm run FILE", "ahbm topology FILE", *_RUN[1:], *_MACHINES[1:]))
+OTHERS = (NCCL_GRAPHS, SMI, ASTRA_NETWORK, SIMGRID, TACCL, TECCL, TACOS)
+"""Files of other tools that describe machines."""
+_DUMP = Known("a dump of PyTorch's Flight Recorder", ("ahbm check FOLDER", "ahbm run FOLDER", *_RUN))
 _JSON: tuple[tuple[str, Known], ...] = (
     ("traceEvents", _TRACE), ("distributedInfo", _TRACE), ("deviceProperties", _TRACE),
-    ("pg_config", Known("a dump of PyTorch's Flight Recorder", ("ahbm check FILE", "ahbm run FILE"))),
-    ("collective_seq_id", Known("a dump of PyTorch's Flight Recorder", ("ahbm check FILE", "ahbm run FILE"))),
+    ("collective_seq_id", _DUMP),
+    ("pg_config", _DUMP),
+    ("TopologyParams", TECCL),
+    ("gpus_per_node", TACCL),
+    ("8-Chunk paths", Known("a schedule of TE-CCL", _RUN)),
+    ("msccl_type", Known("an algorithm of SCCL or TACCL", _RUN)),
+    ("sccl_type", Known("an algorithm of SCCL or TACCL", _RUN)),
     ("gpus", Known("an MSCCL++ execution plan", _RUN)),
     ("ahbm_version", Known("what a command printed with --json", ("ahbm compare FILE OTHER", *_TABLE))),
     ("components", GRAPH),
@@ -64,21 +83,25 @@ _JSON: tuple[tuple[str, Known], ...] = (
 _XML = {
     "system": Known("NCCL's topology in XML (NCCL_TOPO_FILE)", _GRAPH),
     "topology": Known("a topology of lstopo in XML", _GRAPH),
-    "graphs": Known("graphs of NCCL in XML (NCCL_GRAPH_FILE)"),
-    "platform": Known("a platform of SimGrid in XML"),
+    "graphs": NCCL_GRAPHS,
+    "platform": SIMGRID,
     "algo": Known("a plan of MSCCL in XML", _RUN),
 }
+_SQLITE, _ZSTD = b"SQLite format 3\x00", b"\x28\xb5\x2f\xfd"
+NSIGHT = Known("an export of Nsight Systems", ("ahbm run FILE", *_RUN[1:]))
 _NCCL_TUNER = r"(allreduce|allgather|reducescatter|broadcast|reduce|alltoall)\s*,"
 _LINES: tuple[tuple[str, Known], ...] = (
     (r"(\S+\s+)?#\s*nThread\b", Known("a log of nccl-tests", _TABLE)),
-    (r"#.*\bOSU\b", Known("a log of the OSU micro-benchmarks")),
-    (r"GPU0\s+(GPU1|CPU Affinity|NIC0)", Known("the matrix of nvidia-smi topo -m")),
+    (r"(\S+\s+)?#.*\bOSU\b", Known("a log of the OSU micro-benchmarks", _TABLE)),
+    (r"\W*(\[\d*m)?GPU0\s+(GPU1|CPU Affinity|NIC0)", SMI),
+    (r"NPUs Count\s*,", TACOS),
     (r"bytes\s*,", Known("a table of measured times", _TABLE)),
     (r"device\s*,.*latency_us", Known("a table of kernels", _TABLE)),
     (_NCCL_TUNER + r"\s*\d", Known("a tuning file of NCCL", _TUNER)),
     (r"(export\s+)?UCC_\w+\s*=", Known("a configuration of UCC", _TUNER)),
     (r"(devices|components|instances)\s*:", GRAPH),
     (r"base\s*:|system\s*:|sip\s*:|ipcq\s*:", MACHINE),
+    (r"(topology|npus_count)\s*:", ASTRA_NETWORK),
     (r"(defaults|algorithms|collectives)\s*:", Known("a ccl.yaml", ("ahbm run COLLECTIVE --ccl FILE",))),
 )  # fmt: skip
 
@@ -96,7 +119,11 @@ def known(path: str | Path) -> Known | None:
         except zlib.error:
             return None
     if start.startswith(b"\x80") and b"pg_config" in start:
-        return Known("a dump of PyTorch's Flight Recorder", ("ahbm check FOLDER", "ahbm run FOLDER"))
+        return _DUMP
+    if start.startswith(_SQLITE):
+        return NSIGHT if b"StringIds" in start or b"CUPTI_ACTIVITY" in start else Known("a database of SQLite")
+    if start.startswith(_ZSTD):
+        return Known("a file that zstd compressed: `zstd -d` it first")
     return of_text(start.decode("utf-8", "replace"))
 
 
@@ -114,8 +141,8 @@ def of_text(text: str) -> Known | None:
 
 NOT_READ = frozenset(
     f"AHBM-{code}"
-    for code in ("C108", "C110", "C144", "F101", "F111", "F131", "F180", "F183", "F189", "F210", "T003", "T004", "T102",
-                 "U291")
+    for code in ("C101", "C102", "C105", "C108", "C110", "C144", "F101", "F111", "F131", "F141", "F180", "F183", "F189",
+                 "F190", "F210", "T001", "T003", "T004", "T101", "T102", "U291")
 )  # fmt: skip
 """Codes of a file that is not of the kind that a command reads."""
 
@@ -126,9 +153,9 @@ def advised(findings: Sequence[Finding], arguments: Sequence[str], command: str)
     first, *others = findings
     if first.code in NOT_READ:
         text = f"{first}"
-        for file in arguments:
+        for behind, file in pairwise(("", *arguments)):
             if os.path.isfile(file) and os.path.basename(file) in text and (found := known(file)) is not None:
-                if found.is_read_by(command, arguments):
+                if found.is_read_by(command, arguments, behind):
                     break
                 return replace(first, hint=found.advice(file)), *others
     return tuple(findings)

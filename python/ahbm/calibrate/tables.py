@@ -1,5 +1,7 @@
-"""Tables of measured collectives: the text and JSON of nccl-tests and rccl-tests, and CSV. What is read comes from
-strangers."""
+"""Tables of measured collectives: the text and JSON of nccl-tests and rccl-tests, OSU's text, and CSV.
+
+What is read comes from strangers.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from numpy.typing import NDArray
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.load import load_text
 from ahbm.base.yaml_source import did_you_mean
-from ahbm.calibrate.readers import documents, rccl, text
+from ahbm.calibrate.readers import documents, osu, rccl, text
 from ahbm.calibrate.readers.size import MOST_ROWS, WHAT, Size, refused
 from ahbm.errors import FormatError
 
@@ -103,8 +105,10 @@ def read(path: str | Path, collective: str | None = None, ranks: int | None = No
         found = documents.sizes(content, origin, said)
     elif body.startswith("collective,"):
         found = rccl.results(rccl.rows(content, origin), origin, said)
+    elif osu.is_log(content):
+        found = osu.sizes(content.split("\n"), origin, said)
     else:
-        found = text.sizes(content.split("\n"), origin, said)
+        found = text.sizes(content.split("\n"), origin, said, None if collective is None else _spelled(collective))
     sizes = list(itertools.islice(found, MOST_ROWS + 1))
     if len(sizes) > MOST_ROWS:
         raise refused("AHBM-F210", f"more than {MOST_ROWS} rows", origin, line=sizes[-1].line)
@@ -134,18 +138,35 @@ def _table(name: str, digest: str, sizes: list[Size], said: Mapping[str, str], o
     times = ranks if said.get("counts") == "received" and op in ("reduce_scatter", "scatter") else 1
     empty = [each for each in sizes if str(each.bytes).strip() == "0"]
     sizes = [each for each in sizes if each not in empty]
+    if said.get("counts") == "share" and op in ("all_gather", "all_to_all", "gather", "scatter"):
+        times = ranks
     rows = [_row(each, times, origin) for each in sizes]
-    for before, after in itertools.pairwise(rows):
-        if after.bytes <= before.bytes:
+    for (of, before), (other, after) in itertools.pairwise(zip([each.of for each in sizes], rows, strict=True)):
+        if of == other and after.bytes <= before.bytes:
             message = f"{after.bytes} bytes follow {before.bytes}: sizes grow"
             raise refused("AHBM-F211", message, origin, line=after.line)
-    notes = list(_failed(name, sizes, rows))
+    notes = [*_failed(name, sizes, rows), *([said["noted"]] if "noted" in said else [])]
+    tables = list(dict.fromkeys(each.of for each in sizes))
+    if len(tables) > 1:
+        rows = _joined(rows)
+        listed = ", ".join(tables[:6]) + (f" and {len(tables) - 6} more" if tables[6:] else "")
+        notes.append(f"{name} has {len(tables)} tables ({listed}): of each size the quickest time counts")
     if empty:
         notes.append(f"{name}:{empty[0].line}: rows of 0 bytes, where ranks have no element each, do not count")
     if "nodes" not in said:
         notes.append(f"{name} does not say on how many nodes its {ranks} ranks were: one is supposed (--nodes)")
     right = tuple(row for row in rows if row.measured)
     return Table(name, digest, op, ranks, nodes, said.get("accelerator", "")[:60], right, tuple(notes))
+
+
+def _joined(rows: list[Row]) -> list[Row]:
+    """Rows of several tables by their sizes, of each the quickest one that counts."""
+    found: dict[int, Row] = {}
+    for row in rows:
+        known = found.get(row.bytes)
+        if known is None or (not known.measured, known.us) > (not row.measured, row.us):
+            found[row.bytes] = row
+    return [found[nbytes] for nbytes in sorted(found)]
 
 
 def _failed(name: str, sizes: list[Size], rows: list[Row]) -> Iterator[str]:

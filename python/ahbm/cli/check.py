@@ -157,13 +157,14 @@ def _jobs_and_files(
     from ahbm._core import trace_sort
     from ahbm.errors import AhbmError
     from ahbm.job.checking import check_job
+    from ahbm.job.nsight import is_export
     from ahbm.job.reading import How
     from ahbm.ranks.setup import Setup
     from ahbm.runs.verdict import check_files
 
     def is_job(file: str) -> bool:
         try:
-            return trace_sort(file, limits=options.reading.limits) == "job"
+            return is_export(file) or trace_sort(file, limits=options.reading.limits) == "job"
         except AhbmError:
             # Reading it says what is wrong.
             return False

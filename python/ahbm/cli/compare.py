@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     examples=(
         "ahbm compare yesterday.json today.json",
         "ahbm compare yesterday.json today.json --gate",
+        "ahbm compare all_reduce.csv -t dgx_h100",
         "ahbm compare recorded.json.gz step.0.et -t dgx_h200",
         "ahbm compare all_reduce -a ring_allreduce -a tree_allreduce -t npu_ring_8",
         "ahbm compare all_reduce -t npu_ring_8 -t npu_switch_8 --sizes 4K,1M --no-data",
@@ -37,7 +38,8 @@ def compare(
     before: Annotated[
         str,
         typer.Argument(
-            help="What `ahbm bench`, `run` or `explain --json` printed then; or a collective to measure twice.",
+            help="What `ahbm bench`, `run` or `explain --json` printed then; a measured table; or a collective, to be "
+            "measured twice.",
             autocompletion=completion.collectives,
         ),
     ],
@@ -51,11 +53,16 @@ def compare(
 
     Two files that `--json` printed; two traces of what a device did, of PyTorch's profiler or as `ahbm.torch` records
     them, whose kernels take what the machine of -t says; or a collective with -a A -a B, -t A -t B, --ranks 2,4 or
-    --set KEY=1,2, which is measured on both. Every option but --gate and --json is of measurements.
+    --set KEY=1,2, which is measured on both. A measured table (nccl-tests, OSU, CSV) is put beside another
+    one, or beside the machine of -t. Every option but --gate and --json is of measurements.
     """
     from ahbm.calibrate.aligned import is_trace
+    from ahbm.calibrate.beside import is_table
     from ahbm.runs import compare as c
 
+    if is_table(before):
+        _tables(context, before, after, swept, as_json)
+        return
     if after is None:
         _measured(context, before, swept, as_gate, as_json)
         return
@@ -73,6 +80,23 @@ def compare(
             typer.echo("\n".join([c.STEPS_HEADER, *map(str, steps)]))
         return
     _tell(c.compare(c.load(before), c.load(after)), as_gate, as_json)
+
+
+def _tables(context: typer.Context, before: str, after: Path | None, swept: Swept, as_json: bool) -> None:
+    """A measured table, beside another one or a machine."""
+    from ahbm.calibrate import beside, tables
+
+    given = ("before", "after", "topologies", "settings", "as_json", "ranks")
+    refuse_given(context, "a measured table is compared as it is", [n for n in context.params if n not in given])
+    if after is not None:
+        refuse_given(context, "two tables are compared as they are", ["topologies", "settings", "ranks"])
+        found = beside.measured(tables.read(before), tables.read(after))
+    else:
+        if swept.ranks is not None and not swept.ranks.isdigit():
+            raise ConfigError("AHBM-C146", "a table is of one number of ranks", hint="--ranks 8")
+        ranks = int(swept.ranks) if swept.ranks else None
+        found = beside.predicted(tables.read(before, ranks=ranks), swept.topology, replace(swept, ranks=None).overrides)
+    typer.echo(json.dumps(found.to_json(), indent=2) if as_json else found.text())
 
 
 def _operations(context: typer.Context, before: str, after: Path, swept: Swept, as_json: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,9 @@ from ahbm.cli.groups import grouped
 from ahbm.cli.options import Dtype, Frontend, Json, Limits, Machine, Program, Quirks, Recorded, Root, output_option
 from ahbm.cli.targets import Targeted, arguments_of
 from ahbm.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ahbm.job.reading import How
 
 
 class Converting(Targeted):
@@ -87,9 +90,10 @@ def convert(
     from ahbm.base.collectives import COLLECTIVES
     from ahbm.base.elements import parse_dtype
     from ahbm.base.sizes import parse_size
-    from ahbm.config.reading import parse_limits
+    from ahbm.config.reading import Reading, parse_limits
     from ahbm.dsl.script import Script, imports_language
-    from ahbm.job.reading import read_groups
+    from ahbm.job.nsight import is_export
+    from ahbm.job.reading import How, read_groups
     from ahbm.runs import plans
     from ahbm.source.function import AnyAlgorithm
 
@@ -107,6 +111,11 @@ def convert(
         )
     if source is not None and imports_language(source):
         what = Script(source, arguments_of(context), program, frontend)
+    elif source is not None and is_export(source):
+        paths = _of_export(
+            source, wanted, how=How(reading=Reading(limits=parse_limits(limits or ())), **recorded.of_jobs())
+        )
+        return _said(paths, as_json)
     else:
         if program is not None or frontend is not None:
             raise ConfigError("AHBM-C146", f"{source or algorithm} is no script: no --program or --frontend")
@@ -131,6 +140,20 @@ def convert(
         symmetric=recorded.symmetric,
         replicas=recorded.replicas,
     )
+    return _said(paths, as_json)
+
+
+def _of_export(source: str, wanted: Path, how: How) -> list[Path]:
+    """The job of an export of Nsight Systems as a Chakra trace."""
+    from ahbm.errors import UnsupportedError
+    from ahbm.job.reading import read
+
+    if wanted.suffix.lower() != ".et":
+        raise UnsupportedError("AHBM-U292", f"{wanted}: a job is written as a Chakra trace", hint="PREFIX.et")
+    return read(source, how).write(wanted)
+
+
+def _said(paths: list[Path], as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps({"files": [str(path) for path in paths]}))
         return

@@ -143,6 +143,7 @@ def _facts(machine: CoreMachine) -> dict[str, object]:
         "switch_reduces": machine.switch_reduces,
         "links_between_sips": machine.links_between_sips(),
         "overrides": dict(machine.overrides),
+        "assumed": machine.assumed,
     }
 
 

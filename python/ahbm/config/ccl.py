@@ -482,10 +482,9 @@ def split_overrides(overrides: Mapping[str, object] | None) -> tuple[dict[str, o
 
 @cache
 def _topology_roots() -> frozenset[str]:
-    """Top-level keys of a topology; the packaged one has all of them that say what a machine is."""
-    return frozenset({"base"}) | frozenset(
-        parse(packaged.TOPOLOGY.read_text(encoding="utf-8"), "topology.yaml", packaged=True).values
-    )
+    """Top-level keys of a topology; the packaged one has all but the machine that a file stands on."""
+    text = packaged.TOPOLOGY.read_text(encoding="utf-8")
+    return frozenset((*parse(text, "topology.yaml", packaged=True).values, "base"))
 
 
 def _read(path: Path) -> Source:

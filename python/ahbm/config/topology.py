@@ -21,6 +21,8 @@ ENV = "AHBM_TOPOLOGY"
 COUNT = "system.sips.count"
 DEFAULT = "default"
 """Name of the packaged topology.yaml."""
+ASSUMED = "assumed of the machine: "
+"""How notes on a machine that another tool's file describes begin."""
 OVERRULED = f"the configured world_size comes before --ranks ({COUNT})"
 _NETWORK = "system.sips.topology"
 _BEHIND = re.compile(r", (?=[\w.]+=)")
@@ -83,11 +85,18 @@ def _read(path: Path, overrides: dict[str, object], above: tuple[Path, ...] = ()
     if infragraph.is_document(text):
         described = _of_graph(text, path, overrides)
         return Machine.from_yaml(described, str(path), [(key, scalar_text(value)) for key, value in overrides.items()])
-    found = None if text.lstrip().startswith("{") else foreign.of_text(text)
+    found = foreign.of_text(text)
+    if found is not None and found in foreign.OTHERS:
+        named = str(overrides.pop(KEY, "")) or None
+        joined, stands_on = _joined(text, path, found, named, overrides)
+        origin = f"{path}" if named is None else f"{path}, {KEY}={stands_on}"
+        return Machine.from_yaml(joined, origin, [(key, scalar_text(value)) for key, value in overrides.items()])
+    if text.lstrip().startswith("{"):
+        found = None
     if found not in (None, foreign.MACHINE):
         raise TopologyError(
             "AHBM-T102",
-            f"{path} is {found.what}: machines are read from topology.yaml alone",
+            f"{path} is {found.what}, which describes no machine",
             sites=(Site("the file", f"{path}:1"),),
             hint="ahbm init writes a topology.yaml with every key, ahbm calibrate one of measured times",
         )
@@ -133,14 +142,39 @@ def _values(named: str) -> dict[str, object]:
     return dict(parse(text, str(path)).values) if base is None else laid_over(_values(base[0]), base[1])
 
 
+def _joined(
+    text: str, path: Path, found: foreign.Known, named: str | None, overrides: Mapping[str, object]
+) -> tuple[str, str]:
+    """A topology.yaml of a machine that another tool's file describes, and the name of the one that it stands on."""
+    from ahbm.config import others
+
+    described = others.read(text, str(path), found, overrides)
+    base = named or described.base
+    beside = _find(base)
+    try:
+        content = load_text(beside)
+    except OSError as error:
+        raise TopologyError("AHBM-T102", f"cannot read topology {beside}: {error}") from error
+    if foreign.of_text(content) in foreign.OTHERS:
+        raise TopologyError("AHBM-T103", f"{KEY}={base}: a machine that says everything is meant", hint="dgx_h100")
+    return others.joined(described, _values(base), base), base
+
+
 def text_for(machine: Machine) -> str | None:
-    """The topology.yaml of a machine that was read from a graph; None for others."""
-    path = Path(machine.origin)
-    text = load_text(path) if path.is_file() else ""
-    if not infragraph.is_document(text):
+    """The topology.yaml of a machine that was read from another tool's file, whole; None for other machines. Raises as
+    `load_machine`."""
+    asked, *behind = _BEHIND.split(machine.origin)
+    path, overrides = Path(asked), dict(machine.overrides)
+    text = load_text(path) if machine.assumed and path.is_file() else ""
+    found = foreign.of_text(text)
+    if infragraph.is_document(text):
+        whole = _of_graph(text, path, overrides)
+    elif found is not None and found in foreign.OTHERS:
+        named = dict(one.split("=", 1) for one in behind).get(KEY)
+        whole = _joined(text, path, found, named, overrides)[0]
+    else:
         return None
-    overrides = dict(machine.overrides)
-    values = parse(_of_graph(text, path, overrides), str(path)).values
+    values = parse(whole, str(path)).values
     return whole_text(laid_over(values, {key: value for key, value in overrides.items() if key != KEY}))
 
 
@@ -239,7 +273,7 @@ def assumed(machine: Machine) -> tuple[str, ...]:
     """Notes: what was assumed where the machine's file was made from another one, and what its network does not see."""
     striped = machine.has_fabric and machine.striped
     one = "collectives of whole nodes take the way of one interface for all: other interfaces may collide elsewhere"
-    return (*(f"assumed of the machine: {what}" for what in machine.assumed), *((one,) if striped else ()))
+    return (*(f"{ASSUMED}{what}" for what in machine.assumed), *((one,) if striped else ()))
 
 
 def sheet(machine: Machine) -> tuple[str, ...]:

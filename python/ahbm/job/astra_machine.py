@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import product
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from ahbm._core import AstraSetup, JobCall, Machine
 from ahbm.base import packaged
 from ahbm.base.load import load_text
 from ahbm.config.ccl import are_of, entry_overrides
+from ahbm.config.others.dimensions import GB, MESH, PACKAGED, Dimension, edges
 from ahbm.config.reading import PLAIN
 from ahbm.config.topology import load_machine
 from ahbm.errors import UnsupportedError
@@ -31,16 +31,6 @@ from ahbm.job.replay import JobReport
 from ahbm.job.replay import replay as replay_job
 from ahbm.ranks.setup import Setup
 from ahbm.runs import plans
-
-GB = 2**30 / 10**9
-"""ASTRA-sim's GB/s in GB/s of 10^9 bytes."""
-PACKAGED = {"Ring": "npu_ring_8", "Switch": "npu_switch_8", "FullyConnected": "npu_fully_connected_8"}
-"""The machine of NPUs whose inside costs nothing, by the shape of its network."""
-
-MESH = "Mesh"
-"""A ring without its last link, which ASTRA-sim's analytical networks do not have."""
-Dimension = tuple[str, int, float, float]
-"""Shape, NPUs, GB/s of 2^30 bytes, latency in ns."""
 
 
 def machine(dimensions: Sequence[Dimension], origin: str, roofline: tuple[float, float] | None = None) -> Machine:
@@ -65,24 +55,10 @@ def machine(dimensions: Sequence[Dimension], origin: str, roofline: tuple[float,
         )
     text: dict[str, Any] = yaml.safe_load(load_text(packaged.TOPOLOGIES / f"{PACKAGED['Ring']}.yaml"))
     count = prod(npus for _, npus, *_ in dimensions)
-    text["system"] = {"sips": {"count": count, "topology": "custom", "edges": list(_edges(dimensions))}}
+    text["system"] = {"sips": {"count": count, "topology": "custom", "edges": list(edges(dimensions))}}
     if costs:
         text["pe"]["roofline"] = costs
     return Machine.from_yaml(yaml.safe_dump(text), origin)
-
-
-def _edges(dimensions: Sequence[Dimension]) -> Iterator[dict[str, object]]:
-    """The links between two NPUs that differ in one dimension, each once, both ways."""
-    strides = [prod(npus for _, npus, *_ in dimensions[:at]) for at in range(len(dimensions))]
-    for place in product(*(range(npus) for _, npus, *_ in dimensions)):
-        rank = sum(at * stride for at, stride in zip(place, strides, strict=True))
-        for at, stride, (shape, npus, bandwidth, latency) in zip(place, strides, dimensions, strict=True):
-            further = range(at + 1, npus) if shape == "FullyConnected" else [(at + 1) % npus]
-            if at == npus - 1 and (shape == MESH or (shape == "Ring" and npus == 2)):
-                continue
-            for other in further:
-                link = {"bandwidth_gbs": bandwidth * GB, "latency_ns": latency}
-                yield {"from": rank, "to": rank + (other - at) * stride, **link}
 
 
 def read_setup(files: AstraFiles, limits: Sequence[tuple[str, int]] = ()) -> AstraSetup:

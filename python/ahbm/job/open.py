@@ -6,11 +6,11 @@ Which kind of target a name is, is decided here and nowhere else.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from os.path import isdir
+from os.path import isdir, isfile
 from pathlib import Path
 from typing import Any
 
-from ahbm._core import Workload, trace_sort
+from ahbm._core import Workload, is_pytorch_trace, trace_sort
 from ahbm.base.arguments import checked
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.load import is_prefix
@@ -19,6 +19,7 @@ from ahbm.config.reading import PLAIN, Reading
 from ahbm.core.spec import Spec
 from ahbm.dsl.script import Script
 from ahbm.errors import ConfigError
+from ahbm.job import nsight
 from ahbm.job.options import OF_FILES, OF_SCRIPTS, OfCollective, OfJob, OfPlan, given, names_of, only, refuse
 from ahbm.job.reading import How
 from ahbm.job.targets import Again, Collective, Job, PlanFile, Target
@@ -96,6 +97,10 @@ def kind_of(target: str, said: Mapping[str, Any]) -> str:
         return "script"
     if wanted not in (None, "job", "algorithm"):
         raise ConfigError("AHBM-C146", f"--as {wanted}: a trace is a job or an algorithm")
+    if nsight.is_export(target):
+        if wanted == "algorithm":
+            raise ConfigError("AHBM-C146", f"{target} is an export of Nsight Systems, so it is a job")
+        return "job"
     assert isinstance(reading, Reading)
     sort = trace_sort(target, limits=reading.limits)
     if wanted == "job" and sort == "none":
@@ -112,4 +117,7 @@ def is_case(target: str) -> bool:
 def is_plan(target: str) -> bool:
     """Whether this is the file of a plan, by its name, the prefix of a trace, a folder with one, or a script."""
     folder = target not in COLLECTIVES and isdir(target)
-    return folder or plans.is_file(target) or is_prefix(target)
+    if folder or plans.is_file(target) or is_prefix(target) or nsight.is_export(target):
+        return True
+    # Dumps of ranks have no ending.
+    return isfile(target) and is_pytorch_trace(target)

@@ -14,6 +14,7 @@ from ahbm._core import Workload
 from ahbm.base.load import load_text
 from ahbm.config.reading import PLAIN, Reading
 from ahbm.errors import ConfigError, Finding, UnsupportedError
+from ahbm.job import nsight
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,10 +65,13 @@ def read(path: str | Path, how: How = AS_IT_IS) -> Workload:
     Raises FormatError, UnsupportedError (AHBM-U236 where it cannot have so many replicas), BudgetError, and
     DeadlockError (AHBM-D102) for ranks that enter their collectives in orders that wait for each other.
     """
+    of_file = (
+        partial(Workload.of_profiles, Path(path).stem, nsight.profiles(path))
+        if nsight.is_export(path)
+        else partial(Workload.read, path, lenient=how.reading.lenient)
+    )
     reading = partial(
-        Workload.read,
-        path,
-        lenient=how.reading.lenient,
+        of_file,
         limits=how.reading.limits,
         step=how.step,
         host_gaps=how.host_gaps,

@@ -15,7 +15,7 @@ from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.sizes import Resized, resize_notes
 from ahbm.base.words import IDLE
 from ahbm.check.case import Case
-from ahbm.config.topology import OVERRULED
+from ahbm.config.topology import ASSUMED, OVERRULED
 from ahbm.core.limits import Bound
 from ahbm.core.spec import Spec
 from ahbm.errors import ConfigError, Finding, described
@@ -219,6 +219,11 @@ class Report(Run):
         return [note for note in self.notes if note.endswith(OVERRULED)]
 
     @property
+    def assumed(self) -> list[str]:
+        """The notes on what was assumed of a machine that another tool's file describes."""
+        return [note for note in self.notes if note.startswith(ASSUMED)]
+
+    @property
     def idle(self) -> list[str]:
         """The notes on choices that change nothing."""
         return [note for note in self.notes if note.endswith(IDLE)]
@@ -227,7 +232,7 @@ class Report(Run):
     def beside(self) -> list[str]:
         """The notes of the time alone: on the number of ranks, on choices that change nothing, and on the error of a
         calibrated machine."""
-        return [*self.overruled, *self.idle, *filter(None, [self.error.note])]
+        return [*self.assumed, *self.overruled, *self.idle, *filter(None, [self.error.note])]
 
     @property
     def error(self) -> bands.Noted:
@@ -275,7 +280,7 @@ def place(machine: str, network: str) -> str:
 def notes_of(reports: Sequence[Report]) -> list[str]:
     """What is said of the times of many: the notes of numbers of ranks and of choices that change nothing, each once,
     and the errors of calibrated machines."""
-    own = dict.fromkeys(note for report in reports for note in (*report.overruled, *report.idle))
+    own = dict.fromkeys(note for report in reports for note in (*report.assumed, *report.overruled, *report.idle))
     return [*own, *bands.over(report.error for report in reports)]
 
 

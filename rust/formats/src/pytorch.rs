@@ -10,15 +10,17 @@
 //! | `AHBM-F139` | files that cannot be read |
 //! | `AHBM-F183` | bytes that are no such trace, with the offset |
 //! | `AHBM-F184` | a communication of which the trace does not state what it needs |
-//! | `AHBM-F185` | ranks without a trace, or with several |
+//! | `AHBM-F185` | ranks without a trace, or with several; dumps of some ranks are judged among them |
 //! | `AHBM-F186` | a note: what the trace leaves open, and how it is taken |
 //! | `AHBM-F187` | a step that the trace does not have |
 //! | `AHBM-U234` | a process group of unknown ranks |
 //!
 //! Reading order: [`read`], `stream` (elements of a JSON array), `events`, `lone` and `kineto` (the profiler's trace), `profile`
-//! (one device's operations), `host`, `facts` and `comms` (what is stated about a communication).
+//! (one device's operations), `cpu` (a trace in which no device computes), `host`, `facts` and `comms` (what is stated
+//! about a communication).
 
 mod comms;
+mod cpu;
 mod events;
 mod facts;
 mod files;
@@ -35,7 +37,7 @@ pub use profile::{Launched, Operation, Profile};
 use crate::chakra::one;
 use ahbm_findings::Diagnostic;
 use ahbm_plan::{Budget, Limit};
-use ahbm_workload::{Gather, Groups, Workload};
+use ahbm_workload::{Gather, Groups, RankBuilder, Workload};
 use comms::note;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -209,7 +211,8 @@ fn job(
     options.budget.check(Limit::Ranks, world.into()).map_err(one)?;
     let mut gather = Gather::new(name, world, groups);
     let symmetric = options.symmetric && alone && world > 1;
-    if ranked.len() < world as usize && !symmetric {
+    let partial = ranked.len() < world as usize && !symmetric;
+    if partial && !ranked.iter().all(|(.., trace)| matches!(trace, Trace::Flight(_))) {
         return Err(one(missing(&ranked, world)));
     }
     if symmetric {
@@ -224,8 +227,17 @@ fn job(
     }
     let joined = (!dumps.is_empty()).then(|| flight::joined(&mut gather, &dumps));
     let mut cut = 0;
-    for (rank, (_, file, trace)) in (0..).zip(&ranked) {
+    let absent = |rank: u32| RankBuilder::new(rank, "no dump").finish(false);
+    let mut next = 0;
+    for (rank, file, trace) in &ranked {
+        while partial && next < *rank {
+            gather.add(absent(next)?);
+            next += 1;
+        }
+        let rank = next;
+        next += 1;
         let graph = match trace {
+            Trace::Kineto(recorded) if cpu::is_all(recorded) => cpu::graph(&mut gather, rank, file, recorded, options)?,
             Trace::Kineto(recorded) => {
                 let (graph, gone) = kineto::graph(&mut gather, rank, file, recorded, options)?;
                 cut += gone;
@@ -235,6 +247,10 @@ fn job(
             Trace::Flight(dumped) => flight::graph(&mut gather, rank, file, dumped, joined.as_ref())?,
         };
         gather.add(graph);
+    }
+    while partial && next < world {
+        gather.add(absent(next)?);
+        next += 1;
     }
     // Those of a step that is asked for are left out as those of other steps are.
     if cut > 0 && options.step.is_none() {
@@ -247,8 +263,8 @@ fn job(
         (1..world).try_for_each(|_| gather.repeat())?;
     }
     let mut workload = gather.finish();
-    if joined.is_some() {
-        flight::judged(&mut workload, &dumps)?;
+    if let Some(joined) = &joined {
+        flight::judged(&mut workload, &dumps, joined)?;
     }
     Ok(workload)
 }
@@ -261,7 +277,6 @@ fn missing(ranked: &[(u32, String, Trace)], world: u32) -> Diagnostic {
     let what = format!("the job has {world} ranks; {} have no trace: {}{more}", lacking.len(), listed.join(", "));
     let finding = Diagnostic::new("AHBM-F185", what).site("the trace that is there", &*ranked[0].1);
     match ranked {
-        [(.., Trace::Flight(_)), ..] => finding.hint("a rank that has crashed leaves none: look at its log first"),
         [(rank, ..)] => finding.hint(format!(
             "give the folder with the traces of all ranks; or --symmetric: the others do what rank {rank} does"
         )),

@@ -107,6 +107,9 @@ impl fmt::Display for Machine {
             DmaChannels::Any(count) => writeln!(f, "DMA        {count} write and {count} read channels per PE")?,
             DmaChannels::PerLink => writeln!(f, "DMA        a write and a read channel per PE and link between SIPs")?,
         }
+        for text in self.assumed() {
+            writeln!(f, "assumed    {text}")?;
+        }
         if let Some(name) = self.sheet().0 {
             let at = self.roofline();
             let (peak, memory) = (at.operations_per_ns / 1000.0, at.bytes_per_ns);

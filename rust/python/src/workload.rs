@@ -20,6 +20,7 @@ use ahbm_formats::{jobs, pytorch};
 use ahbm_program::marks::Region;
 use ahbm_workload::Linked;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyList;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -70,6 +71,38 @@ impl Workload {
         interruptible(py, || {
             let options = pytorch::Options { budget, step, host_gaps, symmetric, scaled };
             Linked::sized(jobs::read(&path, lenient, &options, named.into_iter().collect())?)
+        })
+        .map(Self::of)
+    }
+
+    /// Reads a job from profilers' traces (kineto) in memory: per rank the name of its file, for findings, and its bytes.
+    ///
+    /// Options and errors as `read`. The interpreter lock is released meanwhile.
+    #[staticmethod]
+    #[pyo3(signature = (name, files, *, groups=Given::ok(HashMap::new()), limits=Vec::new(), step=None, host_gaps=false,
+                        symmetric=false, scaled=false),
+           text_signature = "(name, files, *, groups={}, limits=(), step=None, host_gaps=False, symmetric=False, scaled=False)")]
+    #[allow(clippy::too_many_arguments)] // Keywords in Python.
+    fn of_profiles(
+        py: Python<'_>,
+        name: String,
+        files: Vec<(String, PyBackedBytes)>,
+        groups: Given<HashMap<String, Vec<u32>>>,
+        limits: Vec<(String, u64)>,
+        step: Option<u64>,
+        host_gaps: bool,
+        symmetric: bool,
+        scaled: bool,
+    ) -> PyResult<Self> {
+        given!(groups);
+        let budget = budget(&limits).map_err(|finding| errors::raise_one(py, finding))?;
+        let mut named: Vec<_> = groups.into_iter().collect();
+        named.sort();
+        interruptible(py, || {
+            let options = pytorch::Options { budget, step, host_gaps, symmetric, scaled };
+            let files: Vec<(&str, &[u8])> = files.iter().map(|(file, bytes)| (&**file, &**bytes)).collect();
+            let found = pytorch::parse(&name, pytorch::Kind::Kineto, &files, &options, named.into_iter().collect())?;
+            Linked::new(found)
         })
         .map(Self::of)
     }

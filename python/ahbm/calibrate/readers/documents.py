@@ -52,7 +52,8 @@ def sizes(text: str, origin: str, said: dict[str, str]) -> Iterator[Size]:
         if any("cpu_time" in way for way in ways):
             raise of_cpu(origin, place)
         times = [Way(way["time"], way.get("nwrong")) for way in ways if way.get("time") is not None]
-        yield Size(each.get("size"), tuple(times), place)
+        of = " ".join(str(each[key])[:40] for key in ("type", "redop", "root") if each.get(key) is not None)
+        yield Size(each.get("size"), tuple(times), place, of)
 
 
 def _parsed(text: str) -> tuple[Any, list[tuple[int, Any]]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ahbm.errors import FormatError, Site
 
 MOST_LINE, MOST_ROWS = 4096, 4096
-WHAT = "the text or JSON of nccl-tests or rccl-tests, or a CSV of bytes,time_us"
+WHAT = "the text or JSON of nccl-tests or rccl-tests, a log of OSU's collectives, or a CSV of bytes,time_us"
 PROGRAMS = {
     "all_reduce_perf": "all_reduce",
     "all_gather_perf": "all_gather",
@@ -45,6 +45,8 @@ class Size:
     bytes: object
     ways: tuple[Way, ...]
     line: int | str
+    of: str = ""
+    """Which of several tables of a file it is in: its type, operator and root, and the number of the run."""
 
 
 def refused(

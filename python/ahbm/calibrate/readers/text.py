@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ahbm.calibrate.readers.size import PROGRAMS, Size, Way, check_line, of_cpu, refused
 
@@ -36,7 +36,7 @@ TYPES = frozenset(
 )
 """nccl-tests' names of types."""
 _ROW = re.compile(rf"(?<![^\s:>\])|])\d+\s+\d+\s+(?:{'|'.join(sorted(TYPES))})\s")
-_PREFIX = re.compile(r"\S{1,200}(?:\s+\S{1,200}){0,3}\s*")
+PREFIX = re.compile(r"\S{1,200}(?:\s+\S{1,200}){0,3}\s*")
 """What launchers write before a line: `0: `, `[0] `, `[1,0]<stdout>:`, `[pod/name/container] `, a time of the day."""
 
 
@@ -45,7 +45,7 @@ def without_prefix(line: str) -> str:
     stripped = line.strip()
     row = _ROW.search(stripped)
     at = row.start() if row is not None else stripped.find("#")
-    return stripped[at:] if at > 0 and _PREFIX.fullmatch(stripped[:at]) else stripped
+    return stripped[at:] if at > 0 and PREFIX.fullmatch(stripped[:at]) else stripped
 
 
 @dataclass
@@ -58,12 +58,13 @@ class Head:
     hosts: set[str] = field(default_factory=set)
 
 
-def sizes(lines: list[str], origin: str, said: dict[str, str]) -> Iterator[Size]:
-    """The sizes of one table; `said` is told what its head says.
+def sizes(lines: list[str], origin: str, said: dict[str, str], wanted: str | None = None) -> Iterator[Size]:
+    """The sizes of the tables of one collective, or of the `wanted` one; `said` is told what their heads say.
 
     Raises FormatError: AHBM-F210 for no such text, F211 for a row that cannot be, F212 for a second table that is not
     of the same collective and ranks.
     """
+    skips, runs = False, 0
     columns: dict[str, int] | None = None
     layout: Layout | None = None
     first = head = Head()
@@ -74,9 +75,16 @@ def sizes(lines: list[str], origin: str, said: dict[str, str]) -> Iterator[Size]
         op = next((op for program, op in PROGRAMS.items() if re.search(rf"\b{program}\b", stripped)), None)
         rank = RANK.match(stripped)
         if has_rows and (op or rank):
-            head, has_rows = Head(), False
+            head, has_rows, skips = Head(), False, False
+            runs += 1
         head.op = op or head.op
-        if head is first and op:
+        if op and wanted is not None and op != wanted:
+            skips = True
+            if head is first:
+                first = head = Head(op)
+        elif op and wanted is not None:
+            skips = False
+        if head is first and op and not skips:
             said.setdefault("op", op)
         if rank is not None:
             head.numbers.add(int(rank[1][:9]))
@@ -101,10 +109,16 @@ def sizes(lines: list[str], origin: str, said: dict[str, str]) -> Iterator[Size]
             if layout is None:
                 hint = f"the line that names them: # {' '.join(HEADER)} time algbw busbw #wrong ..."
                 raise refused("AHBM-F210", "rows without the names of their columns", origin, hint, number)
+            if skips:
+                has_rows = True
+                continue
+            if first.op != head.op and wanted is not None:
+                first = head
             if not has_rows and head is not first:
                 _check_same(head, first, origin, number)
             has_rows = True
-            yield layout.row(parts, origin, number)
+            found = layout.row(parts, origin, number)
+            yield replace(found, of=f"{found.of} {runs}" if runs else found.of)
     if first.numbers:
         said.setdefault("ranks", str(len(first.numbers)))
         said.setdefault("nodes", str(len(first.hosts)))
@@ -115,7 +129,8 @@ def _check_same(head: Head, first: Head, origin: str, number: int) -> None:
     for what, (here, before) in zip(("op", "ranks", "nodes"), both, strict=True):
         if here and before and here != before:
             message = f"{what} {here} after {before}: a file is one table"
-            raise refused("AHBM-F212", message, origin, "a file for each run of a program", number)
+            hint = "--collective takes one of them" if what == "op" else "a file for each run of a program"
+            raise refused("AHBM-F212", message, origin, hint, number)
 
 
 @dataclass(frozen=True)
@@ -158,7 +173,7 @@ class Layout:
                 message = f"{time[:60]!r} stands where a time should: the row is cut, or is not that of its header"
                 raise refused("AHBM-F211", message, origin, line=number)
         found = [Way(way[0], None if wrong is None else way[wrong]) for way in ways if way[0] != "N/A"]
-        return Size(parts[0], tuple(found), number)
+        return Size(parts[0], tuple(found), number, " ".join([parts[2], *values[: len(values) - there * size]]))
 
 
 def _of_csv(line: str, columns: Mapping[str, int], origin: str, number: int) -> Size:

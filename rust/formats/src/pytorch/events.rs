@@ -9,6 +9,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value as Json};
 use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+/// Categories that an error names.
+const CATEGORIES: usize = 24;
 
 /// Picoseconds of the profiler's clock, which begins anywhere.
 pub(super) type Clock = i128;
@@ -44,6 +48,8 @@ pub(super) enum Doing {
     Synchronize { all: bool },
     /// Issued a communication.
     Issue(Box<Facts>),
+    /// Performed a communication itself, as libraries of the host do.
+    Perform(Box<Facts>),
 }
 
 /// A stretch of a thread of the host.
@@ -54,6 +60,21 @@ pub(super) struct HostEvent {
     pub(super) thread: u32,
     pub(super) correlation: Option<u64>,
     pub(super) doing: Doing,
+}
+
+/// An operator of the host.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Operator {
+    pub(super) start: Clock,
+    pub(super) ps: u64,
+    pub(super) thread: u32,
+    pub(super) name: u32,
+}
+
+impl Operator {
+    pub(super) fn end(&self) -> Clock {
+        self.start + Clock::from(self.ps)
+    }
 }
 
 /// A wait of a stream that says for what it waits.
@@ -87,17 +108,24 @@ pub(super) struct Recorded {
     pub(super) began: Option<(Clock, u64)>,
     pub(super) waits: Vec<StreamWait>,
     pub(super) steps: Vec<Step>,
+    /// Operators of the host, where nothing ran on a device.
+    pub(super) operators: Vec<Operator>,
+    /// Categories of what took time, each once.
+    pub(super) categories: BTreeSet<Box<str>>,
     pub(super) names: IndexSet<Box<str>, FxBuildHasher>,
 }
 
 /// Whether a category is of what ran on the accelerator.
 pub(super) fn is_activity(category: &str) -> bool {
-    matches!(category, "kernel" | "Kernel" | "gpu_memcpy" | "Memcpy" | "gpu_memset" | "Memset")
+    matches!(
+        category,
+        "kernel" | "Kernel" | "gpu_memcpy" | "Memcpy" | "gpu_memset" | "Memset" | "mtia_ccp_events" | "hpu_op"
+    )
 }
 
 /// Whether a category is of calls of the runtime or of the driver.
 pub(super) fn is_call(category: &str) -> bool {
-    matches!(category, "cuda_runtime" | "cuda_driver" | "hip_runtime" | "Runtime")
+    category == "Runtime" || category.ends_with("_runtime") || category.ends_with("_driver")
 }
 
 /// An event as the profiler writes it.
@@ -189,7 +217,7 @@ pub(super) fn read(file: &str, stream: Stream<'_>) -> Result<Recorded, Diagnosti
             .site("trace", file)
             .hint("record each rank in a process of its own"));
     }
-    let calls = recorded.host.iter().filter(|event| !matches!(event.doing, Doing::Issue(_)));
+    let calls = recorded.host.iter().filter(|event| !matches!(event.doing, Doing::Issue(_) | Doing::Perform(_)));
     recorded.began = calls
         .map(|event| (event.start, event.correlation.unwrap_or(u64::MAX)))
         .reduce(|a, b| (a.0.min(b.0), a.1.min(b.1)));
@@ -224,6 +252,9 @@ impl Reader<'_> {
             return Ok(());
         }
         let name = &*event.name;
+        if self.recorded.categories.len() < CATEGORIES && !self.recorded.categories.contains(&*event.cat) {
+            self.recorded.categories.insert((&*event.cat).into());
+        }
         match &*event.cat {
             category if is_activity(category) => self.activity(event, offset),
             category if is_call(category) => {
@@ -259,6 +290,18 @@ impl Reader<'_> {
                     }
                     Ok(())
                 }
+                None if performs(name) => {
+                    let args = event.args(self.file, offset)?;
+                    let dtype = args.get("Input type").and_then(facts::type_of);
+                    let ranks =
+                        args.get("Concrete Inputs").and_then(|inputs| facts::numbers(inputs.as_array()?.last()?));
+                    // AHBM's calls state what they write before what they read: their operators say how much that is.
+                    let dims = args.get("Input Dims").filter(|_| !name.starts_with("ahbm:"));
+                    let inputs = dims.and_then(|dims| facts::input_of(name, dims));
+                    let ranks = ranks.filter(|ranks: &Vec<u32>| !ranks.is_empty()).map(Into::into);
+                    let facts = Facts { kind: kind(name), inputs, dtype, ranks, ..Facts::default() };
+                    self.host(event, None, Doing::Perform(facts.into()), offset)
+                }
                 None if name == "record_param_comms" || name.starts_with("c10d::") || name.starts_with("nccl:") => {
                     let args = event.args(self.file, offset)?;
                     let mut stated = stated(&args);
@@ -271,6 +314,13 @@ impl Reader<'_> {
                     stated.other = stated.other.or_else(concrete).or_else(|| facts::other_of(name));
                     self.host(event, None, Doing::Issue(stated.into()), offset)
                 }
+                None if self.recorded.activities.is_empty() && &*event.cat != "user_annotation" => {
+                    let (start, ps) = event.span(self.file, offset)?;
+                    let thread = self.threads.insert_full(event.thread().into()).0 as u32;
+                    let name = self.recorded.names.insert_full(name.into()).0 as u32;
+                    self.recorded.operators.push(Operator { start, ps, thread, name });
+                    Ok(())
+                }
                 None => Ok(()),
             },
             _ => Ok(()),
@@ -281,12 +331,16 @@ impl Reader<'_> {
         let (start, ps) = event.span(self.file, offset)?;
         let args = event.args(self.file, offset)?;
         let stream = args.get("stream").or_else(|| args.get("queue")).and_then(facts::number);
-        let Some(stream) = stream else {
+        // Other devices than GPUs have a row for what GPUs call a stream.
+        let row = || !matches!(&*event.cat, "kernel" | "Kernel") || args.contains_key("device");
+        let Some(stream) = stream.or_else(|| row().then(|| self.threads.insert_full(event.thread().into()).0 as u32))
+        else {
             return Err(malformed(self.file, offset, &format!("{:?} states no stream", event.name)));
         };
+        self.recorded.operators = Vec::new();
         self.devices.extend(args.get("device").and_then(facts::number::<u64>));
         let lower = event.name.to_ascii_lowercase();
-        let communicates = args.contains_key("Collective name") || (lower.contains("nccl") && lower.contains("kernel"));
+        let communicates = args.contains_key("Collective name") || facts::is_kernel(&lower);
         let facts = communicates.then(|| stated(&args).into());
         let correlation = args.get("correlation").and_then(facts::number);
         let name = self.recorded.names.insert_full((&*event.name).into()).0 as u32;
@@ -306,6 +360,12 @@ impl Reader<'_> {
         self.recorded.host.push(HostEvent { start, end: start + Clock::from(ps), thread, correlation, doing });
         Ok(())
     }
+}
+
+/// Whether an event is of a library of the host that performs a communication itself: `gloo:all_reduce`.
+fn performs(name: &str) -> bool {
+    let library = name.split_once(':').map(|(library, _)| library);
+    library.is_some_and(|library| matches!(library, "gloo" | "mpi" | "ucc" | "ahbm")) && kind(name).is_some()
 }
 
 /// What the arguments of an event state about a communication.

@@ -85,8 +85,9 @@ impl Facts {
 pub(super) fn kind(name: &str) -> Option<Kind> {
     let plain: String = name.chars().filter(|&c| c != '_').map(|c| c.to_ascii_lowercase()).collect();
     let plain = plain.rsplit("::").next().unwrap_or_default();
-    let plain = plain.strip_prefix("nccl:").unwrap_or(plain);
-    let of_kernel = plain.find("kernel").filter(|_| plain.contains("nccl")).map(|at| &plain[at + "kernel".len()..]);
+    let plain = plain.rsplit_once(':').map_or(plain, |(_, plain)| plain);
+    let of_kernel = ["kernel", "ccl"].into_iter().filter(|_| is_kernel(plain)).find_map(|word| plain.split_once(word));
+    let of_kernel = of_kernel.map(|(_, rest)| rest);
     if of_kernel.is_some_and(|rest| rest.starts_with("sendrecv") || rest.starts_with("generic")) {
         return None;
     }
@@ -115,6 +116,13 @@ pub(super) fn kind(name: &str) -> Option<Kind> {
     }
 }
 
+/// Whether a kernel, its name in small letters, is one of a library of collectives: of NCCL and RCCL
+/// (`ncclDevKernel_Generic`), of MSCCL (`mscclKernel_Sum_half_Simple`), oneCCL, HCCL or XCCL.
+pub(super) fn is_kernel(lower: &str) -> bool {
+    let of = |library: &str| lower.contains(library);
+    (of("nccl") || of("msccl")) && of("kernel") || of("oneccl") || of("hccl") || of("xccl")
+}
+
 /// Position of the other rank in `nccl:send 0->1` and `nccl:recv 1<-0`.
 pub(super) fn other_of(name: &str) -> Option<u32> {
     let (_, other) = name.split_once("->").or_else(|| name.split_once("<-"))?;
@@ -126,7 +134,7 @@ pub(super) fn input_of(operator: &str, dims: &Json) -> Option<u64> {
     let list = dims.as_array()?;
     // Operators with an output of their own state it first.
     let at = match operator.strip_prefix("c10d::") {
-        None if operator.starts_with("nccl:") => return elements(dims).filter(|&n| n > 0),
+        None if operator.contains(':') => return elements(dims).filter(|&n| n > 0),
         None => 0,
         Some(_) => match kind(operator)? {
             Kind::Collective(

@@ -35,7 +35,7 @@ const DIGITS_OF_TIME: usize = 10;
 /// PyTorch.
 pub fn kind(path: &Path) -> Option<Kind> {
     if path.is_dir() {
-        return listed(path).ok()?.iter().find_map(|path| of_file(path));
+        return within(path).ok()?.iter().find_map(|path| of_file(path));
     }
     of_file(path)
 }
@@ -105,7 +105,7 @@ pub(super) fn find(path: &Path, options: &Options) -> Result<Found, Diagnostic> 
     let none = || Diagnostic::new("AHBM-F183", format!("{} is no trace of PyTorch", path.display()));
     let (kind, mut found) = if path.is_dir() {
         let mut found: Vec<(Kind, PathBuf)> = Vec::new();
-        for path in listed(path)? {
+        for path in within(path)? {
             found.extend(of_file(&path).map(|kind| (kind, path)));
         }
         let (kind, first) = found.first().ok_or_else(none)?.clone();
@@ -139,7 +139,11 @@ pub(super) fn find(path: &Path, options: &Options) -> Result<Found, Diagnostic> 
         (kind, found)
     };
     options.budget.check(Limit::Ranks, found.len() as u64)?;
-    let number = |path: &Path| numbered(name(path)).map(|(_, number, _)| number);
+    let of_folder = |file: &Path| {
+        let folder = file.parent().filter(|folder| path.is_dir() && *folder != path)?;
+        numbered(&format!("{}.json", name(folder)))
+    };
+    let number = |path: &Path| numbered(name(path)).or_else(|| of_folder(path)).map(|(_, number, _)| number);
     // Ranks begin with 0; the last number of a date or a version may be any.
     let from_zero = found.iter().any(|path| number(path) == Some(0));
     let named = |path: &Path| number(path).filter(|_| from_zero || !dated(name(path)));
@@ -219,6 +223,31 @@ fn listed(folder: &Path) -> Result<Vec<PathBuf>, Diagnostic> {
     }
     found.sort();
     Ok(found)
+}
+
+/// The traces of a folder; where it has none, those of the folders in it, of which some tools write one for each rank.
+fn within(folder: &Path) -> Result<Vec<PathBuf>, Diagnostic> {
+    let found = listed(folder)?;
+    if found.iter().any(|path| of_file(path).is_some()) {
+        return Ok(found);
+    }
+    let unreadable = |e| unreadable(folder, &e);
+    let mut folders = Vec::new();
+    for entry in fs::read_dir(folder).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        if path.is_dir() {
+            folders.push(path);
+        }
+    }
+    folders.sort();
+    let mut inner = Vec::new();
+    for folder in folders.iter().take(ASKED) {
+        inner.extend(listed(folder)?);
+        if inner.len() > ASKED {
+            break;
+        }
+    }
+    Ok(inner)
 }
 
 /// Of JSON, and of pickles, whose names end with the rank.

@@ -15,7 +15,7 @@ use ahbm_findings::Diagnostic;
 use ahbm_workload::{Gather, NodeBuilder, RankGraph, Workload};
 use rustc_hash::FxHashMap;
 use serde_json::Value as Json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The first byte of a pickle of protocol 2 or later.
 pub(super) const PICKLE: u8 = 0x80;
@@ -168,6 +168,8 @@ pub(super) struct Joined {
     starts: FxHashMap<Box<str>, u64>,
     /// Whether messages between two ranks are left out.
     cut: bool,
+    /// By group, its ranks that left no dump.
+    absent: BTreeMap<String, Vec<u32>>,
 }
 
 /// Joins dumps, each with its rank.
@@ -205,6 +207,7 @@ pub(super) fn joined(gather: &mut Gather, dumps: &[(u32, &str, &Dumped)]) -> Joi
             groups.insert(name.to_owned(), Vec::new());
         }
     }
+    let (absent, some) = present(gather, dumps, &mut groups);
     if !assumed.is_empty() {
         let what = format!("the dumps do not list the ranks of group {}: those that called in it", assumed.join(", "));
         gather.note(note(what + " are taken"));
@@ -216,7 +219,40 @@ pub(super) fn joined(gather: &mut Gather, dumps: &[(u32, &str, &Dumped)]) -> Joi
     }
     let what = "what a rank waited for is not recorded: its calls are taken to follow each other, whatever their group";
     gather.note(note(what.into()));
-    Joined { groups: groups.into_iter().collect(), starts, cut }
+    Joined { groups: groups.into_iter().collect(), starts, cut: cut || some, absent }
+}
+
+/// Takes ranks that left no dump out of the groups: by group those, and whether there are any. What the others recorded is
+/// judged among them.
+fn present(
+    gather: &mut Gather,
+    dumps: &[(u32, &str, &Dumped)],
+    groups: &mut BTreeMap<String, Vec<u32>>,
+) -> (BTreeMap<String, Vec<u32>>, bool) {
+    let there: BTreeSet<u32> = dumps.iter().map(|(rank, ..)| *rank).collect();
+    let lacking: Vec<u32> = (0..gather.size()).filter(|rank| !there.contains(rank)).collect();
+    if lacking.is_empty() {
+        return (BTreeMap::new(), false);
+    }
+    let mut absent = BTreeMap::new();
+    for (name, ranks) in groups.iter_mut() {
+        if ranks.is_empty() {
+            *ranks = (0..gather.size()).collect();
+        }
+        let (own, without): (Vec<u32>, Vec<u32>) = ranks.iter().partition(|rank| there.contains(rank));
+        *ranks = own;
+        if !without.is_empty() {
+            absent.insert(name.clone(), without);
+        }
+    }
+    let what = format!(
+        "{} of {} left no dump: the calls of the others are judged and timed among themselves, without messages between \
+         two ranks",
+        named(&lacking),
+        gather.size()
+    );
+    gather.note(note(what).hint("a rank that has crashed leaves none: look at its log first"));
+    (absent, true)
 }
 
 /// The graph of a rank.
@@ -231,10 +267,17 @@ pub(super) fn graph(
     let mut comms = Comms::new(gather, rank, file, groups, false, false);
     let start = |group: &str| joined.and_then(|joined| joined.starts.get(group)).copied().unwrap_or(0);
     let cut = joined.is_some_and(|joined| joined.cut);
+    let some = joined.is_some_and(|joined| !joined.absent.is_empty());
     let mut last: Option<u64> = None;
     for entry in &dumped.entries {
         let at = At { id: entry.id, name: &entry.name };
-        let is_out = if entry.is_call() { entry.number < start(&entry.group) } else { cut };
+        let of_group = || groups.iter().find(|(name, _)| **name == *entry.group).map(|(_, ranks)| ranks.len());
+        let is_out = if entry.is_call() {
+            // Of the group's others none left a dump.
+            entry.number < start(&entry.group) || (some && of_group() == Some(1))
+        } else {
+            cut
+        };
         if is_out {
             continue;
         }
@@ -254,7 +297,11 @@ type Flying<'a> = (&'a str, BTreeMap<&'a str, Vec<u32>>);
 ///
 /// # Errors
 /// `AHBM-F149` where they do not, with the lines of the script.
-pub(super) fn judged(workload: &mut Workload, dumps: &[(u32, &str, &Dumped)]) -> Result<(), Vec<Diagnostic>> {
+pub(super) fn judged(
+    workload: &mut Workload,
+    dumps: &[(u32, &str, &Dumped)],
+    joined: &Joined,
+) -> Result<(), Vec<Diagnostic>> {
     workload
         .calls()
         .map_err(|findings| findings.into_iter().map(|finding| told(finding, dumps)).collect::<Vec<_>>())?;
@@ -267,9 +314,14 @@ pub(super) fn judged(workload: &mut Workload, dumps: &[(u32, &str, &Dumped)]) ->
     }
     let many = flying.len();
     for ((group, number), (name, states)) in flying.into_iter().take(TOLD) {
-        let by_state = states.into_iter().map(|(state, ranks)| format!("{state} on {}", named(&ranks)));
-        let by_state: Vec<String> = by_state.collect();
-        let what = format!("in flight: {name}, call {number} of group {group:?}: {}", by_state.join(", "));
+        let mut parts: Vec<String> =
+            states.iter().map(|(state, ranks)| format!("{state} on {}", named(ranks))).collect();
+        parts.extend(joined.absent.get(group).map(|ranks| format!("no dump of {}", named(ranks))));
+        let mut what = format!("in flight: {name}, call {number} of group {group:?}: {}", parts.join(", "));
+        if let (Some(late), true) = (states.get("scheduled"), states.contains_key("started")) {
+            what +=
+                &format!("; {} waited for: not begun there", named(late) + if late.len() > 1 { " are" } else { " is" });
+        }
         workload.notes.push(note(what));
     }
     if many > TOLD {

@@ -37,8 +37,7 @@ pub(super) fn graph(
     let mut walk = Walk::new(recorded, calls, comms, options.host_gaps);
     let moments = walk.moments(step, &early);
     if !moments.iter().any(|moment| matches!(moment, Moment::Launched(_))) {
-        let finding = Diagnostic::new("AHBM-F184", "the trace has no kernels").site(format!("rank {rank}"), file);
-        return Err(one(finding.hint("record with ProfilerActivity.CUDA")));
+        return Err(one(without_kernels(rank, file, recorded)));
     }
     for moment in moments {
         walk.take(moment)?;
@@ -49,6 +48,15 @@ pub(super) fn graph(
     }
     let early = early.into_iter().filter(|early| *early).count();
     Ok((walk.comms.builder.finish(false)?, early))
+}
+
+/// The finding about a trace in which nothing ran that is known.
+fn without_kernels(rank: u32, file: &str, recorded: &Recorded) -> Diagnostic {
+    let seen: Vec<&str> = recorded.categories.iter().map(|category| &**category).filter(|c| !c.is_empty()).collect();
+    let seen = if seen.is_empty() { "nothing that took time".to_owned() } else { seen.join(", ") };
+    Diagnostic::new("AHBM-F184", format!("the trace has no kernels and no operators: it has {seen}"))
+        .site(format!("rank {rank}"), file)
+        .hint("record with ProfilerActivity.CUDA, or with ProfilerActivity.CPU where no device computes")
 }
 
 /// The call that launched what has a correlation, as a position in [`Recorded::host`].
@@ -86,7 +94,7 @@ fn early(recorded: &Recorded, calls: &FxHashMap<u64, usize>) -> Vec<bool> {
 }
 
 /// The step that is asked for, none for all.
-fn chosen(
+pub(super) fn chosen(
     gather: &mut Gather,
     rank: u32,
     file: &str,
@@ -215,7 +223,7 @@ impl<'a> Walk<'a> {
         let within = |at: Clock| step.is_none_or(|step| (step.start..step.end).contains(&at));
         let mut found: Vec<((Clock, u8, Clock, usize), Moment)> = Vec::new();
         for (at, event) in self.recorded.host.iter().enumerate() {
-            if within(event.start) && !matches!(event.doing, Doing::Call) {
+            if within(event.start) && !matches!(event.doing, Doing::Call | Doing::Perform(_)) {
                 // An operator stands before what begins with it; of two, the longer one.
                 let class = u8::from(!matches!(event.doing, Doing::Issue(_)));
                 found.push(((event.start, class, -event.end, at), Moment::Host(at)));
@@ -238,7 +246,7 @@ impl<'a> Walk<'a> {
                 let event = &self.recorded.host[at];
                 let operation = self.operation(event.thread, event.start);
                 match &event.doing {
-                    Doing::Call => {}
+                    Doing::Call | Doing::Perform(_) => {}
                     Doing::Issue(facts) => self.issue(event.thread, event.end, operation, facts),
                     Doing::Record => self.record(event.correlation),
                     Doing::Wait => self.wait(event.thread, event.correlation, operation.is_some()),
