@@ -1,4 +1,4 @@
-"""Joins web/src/*.js to the one module that pages, the server and notebooks bring: python/ahbm/views/viewer.js.
+"""Joins web/src/*.js to what pages, the server and notebooks bring: viewer.js and live.js in python/ahbm/views.
 
 `--check` says whether it is up to date. The modules use plain `import { name } from` and `export` before a declaration,
 so joining is leaving those out; no two of them may declare the same name.
@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCE, TARGET = ROOT / "web/src", ROOT / "python/ahbm/views/viewer.js"
+SOURCE, TARGETS = ROOT / "web/src", ROOT / "python/ahbm/views"
 IMPORT = re.compile(r'^import \{ ([^}]*) \} from "\./(\w+)\.js";\n', re.MULTILINE)
 DECLARED = re.compile(r"^(?:export )?(?:async )?(?:function|const|let|class) (\w+)", re.MULTILINE)
 PUBLIC = ("CONTRACT", "csv", "decode", "mount", "sortable")
@@ -27,10 +27,11 @@ def ordered(name: str, found: list[str]) -> None:
     found.append(name)
 
 
-def joined() -> str:
-    """The module."""
-    found: list[str] = []
-    ordered("workbench", found)
+def joined(name: str, known: list[str], end: str) -> str:
+    """The module of a source and of what that imports, less what is `known`, which it is appended to."""
+    found = list(known)
+    ordered(name, found)
+    found, known[:] = found[len(known) :], found
     homes: dict[str, str] = {}
     parts = ["// Made of web/src by scripts/viewer.py: change it there.\n"]
     for name in found:
@@ -43,19 +44,27 @@ def joined() -> str:
         text = re.sub(r"^[ \t]*/\*\*[\s\S]*?\*/\n|^[ \t]*//.*\n", "", text, flags=re.MULTILINE)
         text = re.sub(r"/\*\* @type .*?\*/ ?", "", text)
         parts.append(re.sub(r"^export ", "", text, flags=re.MULTILINE).strip() + "\n")
-    parts.append(f"export {{ {', '.join(PUBLIC)} }};\nexport default widget;\n")
-    return "\n".join(parts)
+    return "\n".join([*parts, end])
+
+
+def modules() -> dict[Path, str]:
+    """Every module that is made, by its file."""
+    known: list[str] = []
+    exports = f"export {{ {', '.join(PUBLIC)} }};\nexport default widget;\n"
+    viewer = joined("workbench", known, exports)
+    # It goes on behind the viewer.
+    return {TARGETS / "viewer.js": viewer, TARGETS / "live.js": joined("live", known, "")}
 
 
 def main(*arguments: str) -> int:
-    """Writes or compares the module; the exit code."""
-    module = joined()
+    """Writes or compares the modules; the exit code."""
+    stale = [p for p, text in modules().items() if not p.exists() or p.read_text(encoding="utf-8") != text]
     if "--check" in arguments:
-        same = TARGET.exists() and TARGET.read_text(encoding="utf-8") == module
-        if not same:
-            print(f"{TARGET.relative_to(ROOT)} is not what web/src says: run python scripts/viewer.py", file=sys.stderr)
-        return int(not same)
-    TARGET.write_text(module, encoding="utf-8")
+        for path in stale:
+            print(f"{path.relative_to(ROOT)} is not what web/src says: run python scripts/viewer.py", file=sys.stderr)
+        return int(bool(stale))
+    for path in stale:
+        path.write_text(modules()[path], encoding="utf-8")
     return 0
 
 

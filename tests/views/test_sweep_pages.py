@@ -10,7 +10,6 @@ import ahbm
 from ahbm.sweeps import answers
 from ahbm.views import sweeps
 
-
 GOALS = ["time", "system.sips.link.bandwidth_gbs"]
 
 

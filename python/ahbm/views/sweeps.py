@@ -100,9 +100,11 @@ def _first(rows: Rows, quickest: Sequence[dict[str, Any]]) -> str:
 
 
 def _keys(rows: Rows, some: Sequence[dict[str, Any]]) -> list[str]:
-    """The columns that tell rows apart, those that never have a value left out."""
-    names = [key for key in (*answers.ASKED, *answers.CHOSEN, *answers.overrides(rows)) if key in rows.columns]
-    return [key for key in names if any(row[key] is not None for row in some)]
+    """The columns in which the cases differ, and the algorithm; overrides are part of the machine's name."""
+    varied = answers.overrides(rows) if "machine" not in rows.columns else ()
+    names = [key for key in (*answers.ASKED, "algorithm", "machine", *varied) if key in rows.columns]
+    told = [key for key in names if key == "algorithm" or len(set(rows.column(key))) > 1]
+    return [key for key in told if any(row[key] is not None for row in some)]
 
 
 def _table(key: str, title: str, names: Sequence[str], found: Sequence[dict[str, Any]]) -> Section:
@@ -257,7 +259,7 @@ def fastest(quickest: Sequence[dict[str, Any]], varied: Sequence[str]) -> alt.Ch
 
 def effects(found: Sequence[answers.Effect]) -> charts.Chart:
     """The mean time of each value of each key as a factor of the mean of all, each with its value."""
-    values = [
+    values: list[dict[str, Any]] = [
         {"key": effect.key, "value": value, "share": share, "is": "quicker" if share < 1 else "slower"}
         for effect in found
         for value, share in effect.values
