@@ -32,6 +32,13 @@ if TYPE_CHECKING:
     from ahbm.sweeps.space import Space as Space
     from ahbm.sweeps.sweep import Table as Table
     from ahbm.sweeps.sweep import sweep as sweep
+    from ahbm.views.asked import algorithms as algorithms
+    from ahbm.views.asked import compare as compare
+    from ahbm.views.asked import explain as explain
+    from ahbm.views.asked import numerics as numerics
+    from ahbm.views.asked import report as report
+    from ahbm.views.asked import topologies as topologies
+    from ahbm.views.notebook import show as show
 
     __version__: str
 
@@ -48,15 +55,22 @@ _HOMES = {
     "Table": "sweeps.sweep",
     "Tl": "_core",
     "algorithm": "source.function",
+    "algorithms": "views.asked",
+    "compare": "views.asked",
     "convert": "runs.plans",
+    "explain": "views.asked",
     "features": "job.features",
     "inspect": "runs.inspection",
+    "numerics": "views.asked",
     "open": "job.open",
+    "report": "views.asked",
     "run": "runs.measure",
+    "show": "views.notebook",
     "spawn": "ranks.launch",
     "sweep": "sweeps.sweep",
     "synthesize": "source.synthesis",
     "tensor": "front.device",
+    "topologies": "views.asked",
 }
 
 __all__ = [
@@ -73,16 +87,23 @@ __all__ = [
     "Tl",
     "__version__",
     "algorithm",
+    "algorithms",
+    "compare",
     "convert",
     "errors",
+    "explain",
     "features",
     "inspect",
+    "numerics",
     "open",
+    "report",
     "run",
+    "show",
     "spawn",
     "sweep",
     "synthesize",
     "tensor",
+    "topologies",
 ]
 
 
@@ -97,6 +118,13 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'ahbm' has no attribute {name!r}")
     globals()[name] = value
     return value
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """`%load_ext ahbm`: a notebook shows runs with their timelines."""
+    from ahbm.views.notebook import load
+
+    load(shell)
 
 
 def __dir__() -> list[str]:

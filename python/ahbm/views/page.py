@@ -70,7 +70,7 @@ class Page:
             sections=self.sections,
             facts=self.facts,
             headline=self.headline,
-            bundle=Markup(bundle().result().replace("</script", "<\\/script")),
+            bundle=Markup(bundle().result().replace("</script", "<\\/script") if specs else ""),
             specs=Markup(_json(specs)),
             pictures=Markup(_json(pictures)),
             viewer=Markup(viewer()),
