@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from ahbm import errors as errors
     from ahbm._core import Machine as Machine
     from ahbm._core import Tl as Tl
+    from ahbm.asked import algorithms as algorithms
+    from ahbm.asked import compare as compare
+    from ahbm.asked import explain as explain
+    from ahbm.asked import numerics as numerics
+    from ahbm.asked import report as report
+    from ahbm.asked import topologies as topologies
     from ahbm.base.placement import DeviceTensor as DeviceTensor
     from ahbm.base.placement import DPPolicy as DPPolicy
     from ahbm.core.emulator import Emulator as Emulator
@@ -32,12 +38,6 @@ if TYPE_CHECKING:
     from ahbm.sweeps.space import Space as Space
     from ahbm.sweeps.sweep import Table as Table
     from ahbm.sweeps.sweep import sweep as sweep
-    from ahbm.views.asked import algorithms as algorithms
-    from ahbm.views.asked import compare as compare
-    from ahbm.views.asked import explain as explain
-    from ahbm.views.asked import numerics as numerics
-    from ahbm.views.asked import report as report
-    from ahbm.views.asked import topologies as topologies
     from ahbm.views.notebook import show as show
 
     __version__: str
@@ -55,22 +55,22 @@ _HOMES = {
     "Table": "sweeps.sweep",
     "Tl": "_core",
     "algorithm": "source.function",
-    "algorithms": "views.asked",
-    "compare": "views.asked",
+    "algorithms": "asked",
+    "compare": "asked",
     "convert": "runs.plans",
-    "explain": "views.asked",
+    "explain": "asked",
     "features": "job.features",
     "inspect": "runs.inspection",
-    "numerics": "views.asked",
+    "numerics": "asked",
     "open": "job.open",
-    "report": "views.asked",
+    "report": "asked",
     "run": "runs.measure",
     "show": "views.notebook",
     "spawn": "ranks.launch",
     "sweep": "sweeps.sweep",
     "synthesize": "source.synthesis",
     "tensor": "front.device",
-    "topologies": "views.asked",
+    "topologies": "asked",
 }
 
 __all__ = [

@@ -85,12 +85,12 @@ def bench(
         typer.echo("\n".join(dict.fromkeys(line for sweep in sweeps for line in nccl.header(sweep))))
     rows = attempt(sweeps, **swept.runs)
     if ci is not None:
-        with outcomes("bench", ci) as told:
-            assert told is not None
+        with outcomes("bench", ci) as gathered:
+            assert gathered is not None
             cells = []
             for cell in rows:
                 cells.append(cell)
-                told.cell(cell)
+                gathered.cell(cell)
             progress.clear()
             if expected is not None:
                 c.gate(c.compare(expected, [cell for cell in cells if isinstance(cell, Report)]))

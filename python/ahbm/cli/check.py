@@ -141,13 +141,13 @@ def check(
             )
 
     verdicts, excerpts = set(), Excerpts()
-    with outcomes("check", ci) as told:
+    with outcomes("check", ci) as gathered:
         for answer in answers():
             found = advised(answer.findings, files or (), "check") if answer.findings else ()
             checked = replace(answer, findings=found)
             verdicts.add(checked.verdict)
-            if told is not None:
-                told.checked(checked)
+            if gathered is not None:
+                gathered.checked(checked)
             else:
                 typer.echo(json.dumps(checked.to_json()) if as_json else excerpts.below(str(checked)))
         raise typer.Exit(exit_code(verdicts))

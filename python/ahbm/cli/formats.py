@@ -109,13 +109,13 @@ def outcomes(command: str, kind: Format | None) -> Iterator[Outcomes | None]:
 def place_of(finding: Finding) -> tuple[str, int]:
     """File and line of a finding; "" and 0 where it has none. A file is named as the command line names it."""
     for site in finding.sites:
-        told = site.to_json()
-        if told.get("file"):
-            return _path(str(told["file"])), int(told.get("line") or 0)
+        facts = site.to_json()
+        if facts.get("file"):
+            return _path(str(facts["file"])), int(facts.get("line") or 0)
     return "", 0
 
 
-def told(one: Outcome) -> list[tuple[Finding, str]]:
+def distinct(one: Outcome) -> list[tuple[Finding, str]]:
     """The findings of an outcome, of those with one code at one place the first, and how many more there are."""
     if not one.findings:
         return [(Finding(one.failed, one.name), "")] if one.failed else []
@@ -137,7 +137,7 @@ def _github(found: Outcomes) -> str:
     lines = []
     for one in found.found:
         level = "error" if one.failed else "notice"
-        for finding, more in told(one):
+        for finding, more in distinct(one):
             path, line = place_of(finding)
             facts = [("file", path), ("line", str(line) if line else ""), ("title", f"{finding.code} {one.name}")]
             given = ",".join(f"{key}={_escaped(value, ':,')}" for key, value in facts if value)
@@ -164,7 +164,7 @@ def _junit(found: Outcomes) -> str:
     for one in found.found:
         facts = {"classname": f"ahbm.{found.command}", "name": _plain(one.name), "time": f"{one.ns / 1e9:.12f}"}
         case = ElementTree.SubElement(suite, "testcase", facts)
-        text = _plain("\n".join(f"{finding}{more}" for finding, more in told(one)))
+        text = _plain("\n".join(f"{finding}{more}" for finding, more in distinct(one)))
         if one.failed:
             message = _plain(one.findings[0].message if one.findings else one.failed)
             tag = "failure" if one.ran else "error"
@@ -185,7 +185,7 @@ def _sarif(found: Outcomes) -> str:
 
     results, rules = [], dict[str, dict[str, Any]]()
     for one in found.found:
-        for finding, more in told(one):
+        for finding, more in distinct(one):
             path, line = place_of(finding)
             result: dict[str, Any] = {
                 "ruleId": finding.code,

@@ -137,8 +137,8 @@ def run(
             _each_job(target, cells, as_json)
             return
         runs = [cell.open(target, args=args) for cell in cells]
-        with outcomes("run", ci) as told:
-            _each(target, runs, not no_data, check, as_json, told)
+        with outcomes("run", ci) as gathered:
+            _each(target, runs, not no_data, check, as_json, gathered)
         return
     if best:
         found = asked.open(target, args=args).best()
@@ -147,21 +147,21 @@ def run(
         return
     if trace is not None:
         check_timeline_name(trace)
-    with outcomes("run", ci) as told:
+    with outcomes("run", ci) as gathered:
         report = asked.open(target, args=args).run(data=not no_data, check=check)
         if et is not None:
             report.write_trace(et)
         if trace is not None:
             report.write_timeline(trace)
-        if told is not None:
-            told.cell(report)
+        if gathered is not None:
+            gathered.cell(report)
         else:
             typer.echo(json.dumps(report.to_json(), indent=2) if as_json else Excerpts().below(str(report)))
         fail_if_wrong([report] if isinstance(report, Report) else [])
 
 
 def _each(
-    target: str, runs: Sequence[Target], data: bool, check: str | None, as_json: bool, told: Outcomes | None
+    target: str, runs: Sequence[Target], data: bool, check: str | None, as_json: bool, gathered: Outcomes | None
 ) -> None:
     """Prints a row for each run, or a line of JSON: its report, or the error of one that did not run.
 
@@ -182,8 +182,8 @@ def _each(
             if case is None:
                 timed = run.run(data=data, check=check)
                 progress.clear()
-                if told is not None:
-                    told.cell(timed)
+                if gathered is not None:
+                    gathered.cell(timed)
                 else:
                     typer.echo(json.dumps(timed.to_json()) if as_json else str(timed))
                 continue
@@ -198,12 +198,12 @@ def _each(
         return ""
 
     cells = print_rows(
-        found(), (lambda cell: json.dumps(cell.to_json())) if as_json else silent if told is not None else None
+        found(), (lambda cell: json.dumps(cell.to_json())) if as_json else silent if gathered is not None else None
     )
-    if told is not None:
+    if gathered is not None:
         for cell in cells:
-            told.cell(cell)
-    for line in nccl.footer(cells) if not as_json and told is None else ():
+            gathered.cell(cell)
+    for line in nccl.footer(cells) if not as_json and gathered is None else ():
         typer.echo(line)
     fail(cells)
 

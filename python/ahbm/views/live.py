@@ -71,7 +71,7 @@ class Bench:
         return {name: float(value) for name, value in found.items() if value is not None}
 
     def state(self) -> dict[str, Any]:
-        """What a client is told first."""
+        """What a client is lines first."""
         return {
             "items": [{"name": item.name, "kind": item.kind} for item in self.items],
             "collective": self.collective,
@@ -120,17 +120,17 @@ class Bench:
             picture = job_lanes.of_job(ran, explanation, name)
         else:
             picture = workbench.of_run(explanation, explanation.machine, name)
-        told = [f"{item.name} takes {time(explanation.latency_ps)} at {size(nbytes)} on {_ranks(ran)} ranks."]
+        lines = [f"{item.name} takes {time(explanation.latency_ps)} at {size(nbytes)} on {_ranks(ran)} ranks."]
         if isinstance(ran, Report):
             if ran.percent_of_bound is not None and ran.bound_ns:
-                told[0] = (
-                    f"{told[0][:-1]}, {ran.percent_of_bound:.3g} % of the bound of {time(1000 * ran.bound_ns)} "
+                lines[0] = (
+                    f"{lines[0][:-1]}, {ran.percent_of_bound:.3g} % of the bound of {time(1000 * ran.bound_ns)} "
                     f"({ran.limited_by})."
                 )
             if check and nbytes * ran.ranks <= MOST_DATA:
-                told.append(_verdict(opened.run(data=True)))
-        told += sentences(explanation, ())[1:2]
-        return {"picture": picture, "told": told, "latency_ps": explanation.latency_ps}
+                lines.append(_verdict(opened.run(data=True)))
+        lines += sentences(explanation, ())[1:2]
+        return {"picture": picture, "told": lines, "latency_ps": explanation.latency_ps}
 
     def _size(self, value: object) -> int:
         found = parse_size(value) if isinstance(value, str) else value

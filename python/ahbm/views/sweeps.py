@@ -103,8 +103,8 @@ def _keys(rows: Rows, some: Sequence[dict[str, Any]]) -> list[str]:
     """The columns in which the cases differ, and the algorithm; overrides are part of the machine's name."""
     varied = answers.overrides(rows) if "machine" not in rows.columns else ()
     names = [key for key in (*answers.ASKED, "algorithm", "machine", *varied) if key in rows.columns]
-    told = [key for key in names if key == "algorithm" or len(set(rows.column(key))) > 1]
-    return [key for key in told if any(row[key] is not None for row in some)]
+    varying = [key for key in names if key == "algorithm" or len(set(rows.column(key))) > 1]
+    return [key for key in varying if any(row[key] is not None for row in some)]
 
 
 def _table(key: str, title: str, names: Sequence[str], found: Sequence[dict[str, Any]]) -> Section:

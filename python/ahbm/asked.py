@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -140,7 +140,7 @@ def _reports(name: str, side: object) -> list[Report]:
     if isinstance(side, str | Path):
         return c.load(side)
     found: list[Report] = []
-    for report in list(side) if isinstance(side, Iterable) else [side]:
+    for report in side if isinstance(side, list | tuple) else [side]:
         if not isinstance(report, Report):
             raise refused(name, "a Report, several of them, or a file", report)
         found.append(report)
