@@ -19,7 +19,7 @@ from ahbm.errors import ConfigError
     page="view",
     examples=(
         "ahbm view -t npu_torus_4x4",
-        "ahbm view algorithms/my_allreduce.py --size 64K",
+        "ahbm view algorithms --size 64K",
         "ahbm view step -t dgx_h100",
     ),
 )
