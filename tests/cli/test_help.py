@@ -56,8 +56,8 @@ def test_the_examples_of_a_command_run(
         monkeypatch.setattr("ahbm.views.server.serve", lambda bench, listener, token: listener.close())
         (tmp_path / "algorithms").mkdir()
         (tmp_path / "algorithms/my_allreduce.py").write_text((ROOT / "algorithms/my_allreduce.py").read_text("utf-8"))
-        made = "job new --layers 2 --hidden 256 --sequence 128 --tp 2 --micro-batches 2 -o step".split()
-        assert run("ahbm", made, tmp_path)[0] == 0
+        words = "job new --layers 2 --hidden 256 --sequence 128 --tp 2 --micro-batches 2 -o step"
+        assert run("ahbm", shlex.split(words), tmp_path)[0] == 0
     monkeypatch.chdir(tmp_path)
     if any("plan.xml" in line and "-o plan.xml" not in line for line in lines):
         ahbm.synthesize("all_gather", topology="npu_ring_8", size=1 << 16).save("plan.xml")

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ahbm.cli import completion
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import Json, output_option
+from ahbm.cli.options import Json, Place, output_option
 from ahbm.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ahbm._core import Workload
 
 
 def _number(about: str) -> typer.models.OptionInfo:
@@ -80,16 +83,23 @@ class Model:
         "ahbm job new --layers 4 --hidden 1024 --tp 2 --dp 2 -o step",
         "ahbm job new --layers 8 --hidden 1024 --pp 2 --dp 4 --fsdp -o sharded",
         "ahbm job new --like llama3-8b --dp 8 --fsdp --micro-batches 1 -o step",
+        "ahbm job run --like llama3-8b --tp 8 --dp 64 --zero 1 --micro-batches 2 -t h100_2_nodes",
     ),
 )
 @grouped
 def job(
-    action: Annotated[str, typer.Argument(help="new: write a training step of a transformer as a Chakra trace.")],
+    action: Annotated[
+        str,
+        typer.Argument(
+            help="new: write a training step of a transformer as a Chakra trace; run: replay it, unwritten."
+        ),
+    ],
     manifest: Annotated[
         Path | None, typer.Argument(help="A YAML file with the numbers; options replace them.", show_default=False)
     ] = None,
     *,
     model: Model,
+    place: Place,
     model_name: Annotated[
         str | None, typer.Option("--like", metavar="MODEL", help="A public model, such as llama3-405b.")
     ] = None,
@@ -109,10 +119,15 @@ def job(
     from ahbm.job.models import like
     from ahbm.job.transformer import read_manifest, transformer_of
 
-    if action != "new":
-        raise ConfigError("AHBM-C146", f"ahbm job {action[:40]}: there is no such action", hint="ahbm job new")
-    if output is None:
-        raise ConfigError("AHBM-C146", "ahbm job new writes a trace", hint="name its prefix: -o step")
+    if action not in ("new", "run"):
+        hint = "ahbm job new, ahbm job run"
+        raise ConfigError("AHBM-C146", f"ahbm job {action[:40]}: there is no such action", hint=hint)
+    if action == "run" and output is not None:
+        raise ConfigError("AHBM-C146", f"ahbm job run writes no {str(output)[:40]}", hint="ahbm job new -o step")
+    given = {"-t": place.topology, "--ranks": place.ranks, "--set": place.settings}
+    if action == "new" and any(given.values()):
+        names = ", ".join(name for name, value in given.items() if value)
+        raise ConfigError("AHBM-C146", f"ahbm job new runs on no machine: {names}", hint="ahbm job run")
     if fsdp and model.zero not in (None, 3):
         raise ConfigError("AHBM-C146", f"--fsdp is --zero 3, and --zero {model.zero} is given")
     values = {} if model_name is None else like(model_name)
@@ -128,8 +143,12 @@ def job(
         values["recompute"] = "selective"
     if bucket is not None:
         values["bucket_bytes"] = parse_size(bucket)
-    name = output.name.removesuffix(".et").encode(errors="replace").decode()
-    workload = transformer_of(values).workload(name)
+    step = transformer_of(values)
+    if action == "run":
+        return _run(step.workload(model_name or "step"), place, as_json)
+    if output is None:
+        raise ConfigError("AHBM-C146", "ahbm job new writes a trace", hint="name its prefix: -o step")
+    workload = step.workload(output.name.removesuffix(".et").encode(errors="replace").decode())
     files = workload.write(output)
     if as_json:
         summary = {"ranks": workload.ranks, "nodes": workload.nodes, "graphs": workload.graphs}
@@ -140,3 +159,13 @@ def job(
         f"{workload.name}: {workload.ranks} ranks, {workload.nodes} nodes, {workload.graphs} different graphs, "
         f"{len(files)} files of {total} bytes"
     )
+
+
+def _run(workload: Workload, place: Place, as_json: bool) -> None:
+    """Replays a step on the machine with as many SIPs as it has ranks, unless `place` says how many."""
+    from ahbm.job.open import open_
+
+    if place.ranks is None:
+        place = replace(place, ranks=str(workload.ranks))
+    report = open_(workload, topology=place.topology, overrides=place.overrides).run()
+    typer.echo(json.dumps(report.to_json()) if as_json else str(report))

@@ -259,17 +259,31 @@ class Performed:
         return {None: None, **{call: at for at, call in enumerate(self.order)}}
 
     @property
+    def count(self) -> int:
+        """How many calls the job has, with the copies of those that are kept."""
+        return sum(call.copies for call in self.calls)
+
+    def protocols(self) -> Counter[str]:
+        """How many calls have each protocol, "" for none."""
+        found: Counter[str] = Counter()
+        for call, made in zip(self.calls, self.programs, strict=True):
+            found[made.protocol] += call.copies
+        return found
+
+    @property
     def together(self) -> int:
         """How many calls overlap another one in time."""
         found = set[int]()
         reached, last = -1, -1
         for call in self.order:
             _, start, end = self.times[call]
+            if self.calls[call].copies > 1 and start < end:
+                found.add(call)
             if start < reached:
                 found |= {call, last}
             if end > reached:
                 reached, last = end, call
-        return len(found)
+        return sum(self.calls[call].copies for call in found)
 
     def kind(self, call: int) -> tuple[str, int]:
         """Collective and number of ranks of a call."""
@@ -292,13 +306,14 @@ class Performed:
             self.rules[call],
             compiled.protocol,
             compiled.knobs,
+            copies=made.copies,
         )
         return record_of_call.at(*self.times[call][1:])
 
     def rows(self, emulator: Emulator) -> list[Row]:
         """All calls by collective and number of ranks."""
         alike: dict[tuple[int, str, int | None], list[int]] = {}
-        groups: dict[tuple[str, tuple[int, ...]], list[Ran]] = {}
+        groups: dict[tuple[str, tuple[int, ...], int], list[Ran]] = {}
         unknown = set[tuple[str, int]]()
         least: dict[tuple[int, tuple[int, ...]], tuple[int | None, int]] = {}
         places = Places(emulator.machine)
@@ -313,15 +328,22 @@ class Performed:
                 unknown.add(self.kind(call))
             request = compiled.request
             root = request.src if request.kind.paired else request.root
-            groups.setdefault((made.collective, sips), []).append(Ran(*self.times[call], root, bound or 0, fixed))
+            ran = Ran(*self.times[call], root, bound or 0, fixed)
+            groups.setdefault((made.collective, sips, made.copies), []).append(ran)
         found = summed(
-            Alike(self.record(calls[0]), len(calls), sum(self._took(call) for call in calls), 0, 0)
+            Alike(
+                self.record(calls[0]),
+                sum(self.calls[call].copies for call in calls),
+                sum(self.calls[call].copies * self._took(call) for call in calls),
+                0,
+                0,
+            )
             for calls in alike.values()
         )
         of_kind: dict[tuple[str, int], tuple[int, int]] = {}
-        for (collective, sips), ran in groups.items():
-            before, now = of_kind.get((collective, len(sips)), (0, 0)), together(ran)
-            of_kind[collective, len(sips)] = before[0] + now[0], before[1] + now[1]
+        for (collective, sips, times), calls in groups.items():
+            before, now = of_kind.get((collective, len(sips)), (0, 0)), together(calls)
+            of_kind[collective, len(sips)] = before[0] + times * now[0], before[1] + times * now[1]
         for row in found:
             kind = (row.collective, row.ranks)
             bound, row.within_ps = of_kind[kind]

@@ -127,7 +127,8 @@ class JobReport(Run):
 
     @cached_property
     def calls(self) -> tuple[CallRecord, ...]:
-        """Every collective and message, in the order of their starts: when their last rank had arrived."""
+        """Every collective and message, in the order of their starts: when their last rank had arrived. Those of ranks
+        that are copies of each other (`Workload.copies`) are there once; `CallRecord.copies` counts them."""
         return tuple(map(self.performed.record, self.performed.order))
 
     @cached_property
@@ -144,7 +145,7 @@ class JobReport(Run):
             *([] if self.recorded is None else [str(self.recorded)]),
             *(sheet(self.emulator.machine) if self.replayed.by_roofline else ()),
             *self.performed.notes,
-            *protocol_notes(made.protocol for made in self.performed.programs),
+            *protocol_notes(self.performed.protocols()),
             *self.effects,
             *self.calibration,
         )
@@ -178,11 +179,12 @@ class JobReport(Run):
 
     @cached_property
     def exposed(self) -> tuple[Exposed, ...]:
-        """Per rank and call, what is exposed of it; those of a rank sum to its exposed time."""
+        """Per rank and call, what is exposed of it; those of a rank sum to its exposed time. Of ranks that are copies
+        of each other (`Workload.copies`) the lowest is there."""
         place = self.performed.places
         return tuple(
             Exposed(rank, place[call], exposed_ps / 1000, waiting_ps / 1000)
-            for rank, parts in enumerate(self.replayed.exposures)
+            for rank, parts in self.replayed.exposures
             for call, exposed_ps, waiting_ps in parts
         )
 
@@ -276,7 +278,7 @@ class JobReport(Run):
         machine, name = self.emulator.machine, name_of(self.emulator.machine)
         lines = [
             f"{self.job}: {len(self.ranks)} ranks on {machine.sips} SIPs in a {self.topology} ({name}), "
-            f"{self.latency_ns / 1000:,.2f} us (simulated), {len(self.performed.calls)} calls, {self.together} "
+            f"{self.latency_ns / 1000:,.2f} us (simulated), {self.performed.count} calls, {self.together} "
             "overlapping others, time only"
         ]
         lines += table(self.rows())
@@ -323,19 +325,26 @@ def replay(
     if workload.ranks > emulator.machine.sips:
         what = f"{name} has {workload.ranks} ranks, the machine has {emulator.machine.sips} SIPs"
         raise ConfigError("AHBM-C120", what, hint=f"--ranks {workload.ranks} gives the machine as many")
-    preparation = Preparation(emulator, setup, how, chooser)
-    calls = workload.calls
-    programs = preparation.all(calls)
-    first: dict[int, int] = {}
-    run = workload.replay(
-        emulator.machine,
-        [compiled.program for compiled in programs],
-        made_for=[first.setdefault(id(compiled), call) for call, compiled in enumerate(programs)],
-        regions=preparation.regions(workload.chunks, calls, programs),
-        lanes=how.lanes,
-        factors=list(how.factors),
-        fold=how.fold,
-    )
+    run: Replayed | None = None
+    while run is None:
+        if workload.copies > 1 and not how.fold:
+            workload = workload.whole()
+        preparation = Preparation(emulator, setup, how, chooser)
+        calls = workload.calls
+        programs = preparation.all(calls)
+        first: dict[int, int] = {}
+        run = workload.replay(
+            emulator.machine,
+            [compiled.program for compiled in programs],
+            made_for=[first.setdefault(id(compiled), call) for call, compiled in enumerate(programs)],
+            regions=preparation.regions(workload.chunks, calls, programs),
+            lanes=how.lanes,
+            factors=list(how.factors),
+            fold=how.fold,
+        )
+        if run is None:
+            log("emulator", INFO, "%s: ranks that are copies do not do the same on this machine", name)
+            workload = workload.whole()
     log("emulator", INFO, "%s: %d of %d ranks simulated", name, run.simulated, workload.ranks)
     notes = tuple(preparation.notes(calls, programs))
     performed = Performed(calls, programs, tuple(preparation.rules), run.calls_ps, notes)

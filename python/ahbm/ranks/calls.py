@@ -46,6 +46,8 @@ class CallRecord:
     busbw_gbs: float = 0.0
     bound_ps: int | None = None
     """The least time of a call whose ranks have unequal shares, which its bytes do not tell; None for all others."""
+    copies: int = 1
+    """How many calls of a job it is: itself, and its copies among ranks that are copies of its own."""
 
     def at(self, start_ps: int, end_ps: int) -> CallRecord:
         """The call at its time."""
@@ -193,7 +195,9 @@ def calibrated(calls: Iterable[CallRecord], machine: Machine) -> list[str]:
     note = cache(lambda *kind: bands.note_of(machine, *kind))
     return bands.over(
         (
-            bands.Noted("", number, note(call.collective, call.algorithm, call.ranks, call.bytes, call.knobs))
+            bands.Noted(
+                "", number, note(call.collective, call.algorithm, call.ranks, call.bytes, call.knobs), call.copies
+            )
             for number, call in enumerate(calls)
         ),
         "calls",
@@ -201,11 +205,10 @@ def calibrated(calls: Iterable[CallRecord], machine: Machine) -> list[str]:
 
 
 def protocol_notes(protocols: Iterable[str]) -> list[str]:
-    """The note on the protocols of calls, one of each call, "" for none; nothing where no call has any."""
-    counts = Counter(filter(None, protocols))
-    message = ", ".join(
-        f"{name} of {count} {'call' if count == 1 else 'calls'}" for name, count in sorted(counts.items())
-    )
+    """The note on the protocols of calls, of each call one or a counter of them, "" for none; nothing where no call has
+    any."""
+    counts = sorted((name, count) for name, count in Counter(protocols).items() if name)
+    message = ", ".join(f"{name} of {count} {'call' if count == 1 else 'calls'}" for name, count in counts)
     return [f"protocols: {message}"] if message else []
 
 

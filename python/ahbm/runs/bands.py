@@ -85,6 +85,8 @@ class Noted(NamedTuple):
     """Its size, or the number of a call."""
     note: str | None
     """As `note_of` has it."""
+    times: int = 1
+    """For how many it stands."""
 
 
 def of(notes: Iterable[str]) -> str | None:
@@ -94,17 +96,25 @@ def of(notes: Iterable[str]) -> str | None:
 
 def over(runs: Iterable[Noted], cases: str = "sizes") -> list[str]:
     """What is told of many runs: each kind once for each machine, and of how many sizes, or other `cases`, it is."""
-    all_of: dict[str, set[int]] = {}
-    found: dict[str, dict[str, set[int]]] = {}
-    for machine, case, note in runs:
-        all_of.setdefault(machine, set()).add(case)
+    all_of: dict[str, _Cases] = {}
+    found: dict[str, dict[str, _Cases]] = {}
+    for machine, case, note, times in runs:
+        all_of.setdefault(machine, {})[case] = times
         if note is not None:
-            found.setdefault(machine, {}).setdefault(note, set()).add(case)
+            found.setdefault(machine, {}).setdefault(note, {})[case] = times
     return [
         f"{machine}: {line}" if len(all_of) > 1 else line
         for machine, notes in found.items()
-        for line in _lines(notes, len(all_of[machine]), cases)
+        for line in _lines(notes, _count([all_of[machine]]), cases)
     ]
+
+
+_Cases = dict[int, int]
+"""Cases, and for how many each stands."""
+
+
+def _count(lists: Iterable[_Cases]) -> int:
+    return sum({case: times for cases in lists for case, times in cases.items()}.values())
 
 
 def of_rows(rows: Iterable[tuple[str, str | None, int | None, str | None]]) -> list[str]:
@@ -115,13 +125,13 @@ def of_rows(rows: Iterable[tuple[str, str | None, int | None, str | None]]) -> l
     return [*found, *dict.fromkeys(jobs)]
 
 
-def _lines(notes: Mapping[str, set[int]], count: int, cases: str) -> Iterable[str]:
+def _lines(notes: Mapping[str, _Cases], count: int, cases: str) -> Iterable[str]:
     if count == 1 and len(notes) == 1:
         yield from notes
         return
     near = {note: match for note in notes if note.startswith(_NEAR) and (match := _PERCENT.search(note))}
     if near:
-        some = len(set().union(*(notes[note] for note in near)))
+        some = _count(notes[note] for note in near)
         means, worst = (sorted((match[group] for match in near.values()), key=float) for group in (1, 2))
         mean = means[0] if means[0] == means[-1] else f"{means[0]} to {means[-1]}"
         percent = f"{mean} % on average, {worst[-1]} % at worst"
@@ -129,15 +139,15 @@ def _lines(notes: Mapping[str, set[int]], count: int, cases: str) -> Iterable[st
         low, high = ([int(match[group]) for match in apart] for group in (1, 2))
         clusters = _of_others(min(low), max(high)) if apart else ""
         yield f"{_NEAR} {some} of {count} {cases}, {percent}{_HELD}{clusters}"
-    others: dict[str, dict[str, set[int]]] = {}
+    others: dict[str, dict[str, _Cases]] = {}
     for note, at in notes.items():
         if note.startswith(_OTHER):
             start, _, name = note.partition(_BY)
             others.setdefault(start, {})[name.removesuffix(_NOT_KNOWN)] = at
         elif note not in near:
-            yield f"{len(at)} of {count} {cases} are {note}" if note.startswith((_CHOSEN, _OUTSIDE)) else note
+            yield f"{_count([at])} of {count} {cases} are {note}" if note.startswith((_CHOSEN, _OUTSIDE)) else note
     for start, names in others.items():
-        some = len(set().union(*names.values()))
+        some = _count(names.values())
         where = f" ({some} of {count} {cases})" if some < count else ""
         yield f"{start}{_BY}{', '.join(names)}{_NOT_KNOWN}{where}"
 

@@ -65,6 +65,10 @@ def of_job(report: JobReport, explanation: Explanation | None, title: str) -> di
     by_call[joined] = collective[tracks.message[joined]]
     on_path = {stretch.rank for stretch in report.path}
     data.lanes.append(Lane("critical path", "path", path=True))
+    if len(by_rank) < len(report.ranks):
+        data.notes.append(
+            f"{len(by_rank):,} of {len(report.ranks):,} ranks; each of the others does what one of these does"
+        )
     ordered = sorted(by_rank, key=lambda rank: (rank not in on_path, rank))
     found: list[Slices] = []
     lane_of: dict[int, int] = {}

@@ -26,7 +26,7 @@ use crate::timing::Stand;
 use ahbm_machine::{LinkId, Machine};
 use ahbm_program::Program;
 use ahbm_program::job::{Share, Stands};
-use ahbm_workload::Linked;
+use ahbm_workload::{Copies, Linked};
 use rustc_hash::FxHashMap;
 use shape::Shape;
 
@@ -56,6 +56,10 @@ pub(crate) trait Parties {
     fn is_message(&self, launch: u32) -> bool;
     /// More classes than these are not worth it.
     fn most(&self) -> usize;
+    /// The renumbering whose copies of launches are left out.
+    fn copies(&self) -> Option<Copies> {
+        None
+    }
 }
 
 impl Parties for Linked {
@@ -76,7 +80,7 @@ impl Parties for Linked {
     }
 
     fn part(&self, rank: u32, node: u32) -> Option<(u32, u32)> {
-        self.share(self.place(rank, node)).map(|share| (share.launch, share.part))
+        self.share(self.place(rank, node)).filter(|_| self.leads(rank)).map(|share| (share.launch, share.part))
     }
 
     fn is_message(&self, launch: u32) -> bool {
@@ -85,6 +89,10 @@ impl Parties for Linked {
 
     fn most(&self) -> usize {
         self.workload.ranks.len().saturating_sub(1)
+    }
+
+    fn copies(&self) -> Option<Copies> {
+        self.copies
     }
 }
 
@@ -129,12 +137,13 @@ impl Fold {
     }
 }
 
-/// Messages that launches send, and their bytes.
-pub(crate) fn traffic(launches: &[Share<'_>]) -> (u64, u64) {
+/// Messages that launches send, and their bytes; `times` says for how many each of them stands.
+pub(crate) fn traffic(launches: &[Share<'_>], times: impl Fn(u32) -> u32) -> (u64, u64) {
     let mut known: FxHashMap<*const Program, (u64, u64)> = FxHashMap::default();
-    launches.iter().fold((0, 0), |(messages, bytes), share| {
+    (0..).zip(launches).fold((0, 0), |(messages, bytes), (launch, share)| {
         let own = *known.entry(std::ptr::from_ref(share.program)).or_insert_with(|| body::traffic(share.program));
-        (messages + own.0, bytes + own.1)
+        let times = u64::from(times(launch));
+        (messages + own.0 * times, bytes + own.1 * times)
     })
 }
 

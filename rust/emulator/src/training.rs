@@ -120,6 +120,9 @@ pub fn replay(
             Err(why) => debug!(target: LOG, "{}: every rank is simulated: {why}", job.workload.name),
         }
     }
+    if job.copies.is_some() {
+        return Err(Diagnostic::new("AHBM-V125", "the copies of ranks of a job are not there to be simulated"));
+    }
     let replay = Replay::new(job, launches, regions, machine, terms);
     let (times, _) = replay.run(machine, options)?;
     Ok(done(replay, times))
@@ -229,7 +232,7 @@ impl<'a> Replay<'a> {
             chunks: Vec::new(),
             given: FxHashMap::default(),
             ranks: (0..workload.ranks.len() as u32).filter(simulated).collect(),
-            traffic: traffic(shares),
+            traffic: traffic(shares, |launch| job.times(launch)),
             fold,
         }
     }

@@ -43,6 +43,8 @@ pub struct JobCall {
     pub(crate) root: Option<u32>,
     /// Position of the first call that says the same of the same ranks.
     pub(crate) alike: u32,
+    /// How many calls of the job it is: itself, and its copies among ranks that are copies of these.
+    pub(crate) copies: u32,
     /// The place at which it was written.
     pub(crate) origin: String,
 }

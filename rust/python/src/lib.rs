@@ -58,6 +58,7 @@ mod profile;
 mod program;
 mod recipe;
 mod recording;
+mod replayed;
 mod selection;
 mod sources;
 mod steps;
@@ -121,6 +122,8 @@ mod _core {
     #[pymodule_export]
     use super::recording::write_recording;
     #[pymodule_export]
+    use super::replayed::Replayed;
+    #[pymodule_export]
     use super::selection::{DecisionTree, RuleTable};
     #[pymodule_export]
     use super::sources::sources;
@@ -131,5 +134,5 @@ mod _core {
     #[pymodule_export]
     use super::tl::Tl;
     #[pymodule_export]
-    use super::workload::{Replayed, Workload, trace_sort};
+    use super::workload::{Workload, trace_sort};
 }

@@ -9,34 +9,28 @@ use crate::job::{JobCall, with_costs};
 use crate::logs::{self, Part};
 use crate::machine::Machine;
 use crate::operand;
-use crate::program::{PIECES, Program};
+use crate::program::Program;
+use crate::replayed::{Replayed, by_roofline, launches};
 use crate::steps;
-use crate::timeline::{AllTracks, as_columns};
-use ahbm_emulator::training::{self, Lanes, Launch, Replay, Terms, Why};
-use ahbm_emulator::{Options, Span, simulate};
+use ahbm_emulator::Options;
+use ahbm_emulator::training::{self, Lanes, Terms};
+use ahbm_findings::Diagnostic;
 use ahbm_formats::chakra::{ReadOptions, Sort};
 use ahbm_formats::{jobs, pytorch};
 use ahbm_program::marks::Region;
-use ahbm_views::timeline_file::Format;
-use ahbm_views::tracks::Tracks;
-use ahbm_wire::store::{Output, store};
-use ahbm_workload::{Linked, Work};
-use numpy::{Element, PyArray1};
+use ahbm_workload::Linked;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
-use std::sync::Arc;
-
-/// Rank, start, end, what, call, name and origin.
-type Stretch = (u32, u64, u64, &'static str, Option<u32>, String, String);
-
-type Column<'py, T> = Bound<'py, PyArray1<T>>;
+use std::sync::{Arc, OnceLock};
 
 /// A training job as a graph of what every rank computes, calls, sends and receives. Immutable.
 #[pyclass(frozen, module = "ahbm._core")]
 pub struct Workload {
+    /// Thin where the job is large.
     pub(crate) inner: Arc<Linked>,
+    whole: OnceLock<Arc<Linked>>,
 }
 
 #[pymethods]
@@ -75,9 +69,9 @@ impl Workload {
         named.sort();
         interruptible(py, || {
             let options = pytorch::Options { budget, step, host_gaps, symmetric, scaled };
-            Linked::new(jobs::read(&path, lenient, &options, named.into_iter().collect())?)
+            Linked::sized(jobs::read(&path, lenient, &options, named.into_iter().collect())?)
         })
-        .map(|inner| Self { inner: inner.into() })
+        .map(Self::of)
     }
 
     /// One training step of a transformer; `ahbm.job.transformer.Transformer` says what the numbers mean.
@@ -93,9 +87,9 @@ impl Workload {
         dtype: (String, u64),
         words: HashMap<String, String>,
     ) -> PyResult<Self> {
-        let wrong = |what: String| errors::raise_one(py, ahbm_findings::Diagnostic::new("AHBM-C157", what));
+        let wrong = |what: String| errors::raise_one(py, Diagnostic::new("AHBM-C157", what));
         let transformer = steps::transformer(sizes, dtype, &words).map_err(wrong)?;
-        interruptible(py, || Linked::new(transformer.workload(name)?)).map(|inner| Self { inner: inner.into() })
+        interruptible(py, || Linked::sized(transformer.workload(name)?)).map(Self::of)
     }
 
     /// The job with another number of data-parallel replicas: added ones do what recorded ones do, in turn.
@@ -104,8 +98,7 @@ impl Workload {
     /// was recorded. The interpreter lock is released meanwhile. Raises `UnsupportedError` (AHBM-U236) for a job that
     /// has no replicas, or cannot have so many.
     fn replicated(&self, py: Python<'_>, replicas: u32) -> PyResult<Self> {
-        interruptible(py, || Linked::new(self.inner.workload.replicated(replicas)?))
-            .map(|inner| Self { inner: inner.into() })
+        interruptible(py, || Linked::sized(self.inner.workload.replicated(replicas)?)).map(Self::of)
     }
 
     /// The job on a network of dimensions with so many NPUs each, the first varying fastest: a call of all ranks that
@@ -113,8 +106,7 @@ impl Workload {
     ///
     /// The interpreter lock is released meanwhile. Raises as `read` for what these calls then are.
     fn on_network(&self, py: Python<'_>, npus: Vec<u32>) -> PyResult<Self> {
-        interruptible(py, || Linked::new(self.inner.workload.on_network(&npus)))
-            .map(|inner| Self { inner: inner.into() })
+        interruptible(py, || Linked::sized(self.inner.workload.on_network(&npus))).map(Self::of)
     }
 
     /// Writes the job as a Chakra trace: `PREFIX.<rank>.et`, and `PREFIX.groups.json` where calls name groups.
@@ -142,8 +134,30 @@ impl Workload {
 
     /// Number of nodes of all ranks.
     #[getter]
-    fn nodes(&self) -> usize {
-        self.inner.nodes()
+    fn nodes(&self) -> u64 {
+        self.inner.workload.nodes()
+    }
+
+    /// Ranks of which only one is kept in `calls` and replayed: so many do the same, 1 where every rank is kept.
+    ///
+    /// Of a job of more than four million nodes, ranks that a renumbering takes to each other, as data-parallel replicas,
+    /// are copies: the nodes, calls and messages of the lowest stand for theirs.
+    #[getter]
+    fn copies(&self) -> u32 {
+        self.inner.copies.map_or(1, ahbm_workload::Copies::count)
+    }
+
+    /// Per rank the lowest of which it is a copy.
+    #[getter]
+    fn leads(&self) -> Vec<u32> {
+        let of = |rank| self.inner.copies.map_or(rank, |copies| copies.lead(rank));
+        (0..self.inner.workload.ranks.len() as u32).map(of).collect()
+    }
+
+    /// The job with every rank's calls and messages. The interpreter lock is released meanwhile. Raises
+    /// `FormatError` (AHBM-F136) for more nodes than there are numbers.
+    fn whole(&self, py: Python<'_>) -> PyResult<Self> {
+        self.linked(py).map(|inner| Self { inner, whole: OnceLock::new() })
     }
 
     /// Number of different graphs: ranks that do the same share one.
@@ -174,12 +188,13 @@ impl Workload {
         errors::to_list(py, &notes)
     }
 
-    /// The collectives, group by group, and behind them the messages.
+    /// The collectives, group by group, and behind them the messages; those in which ranks have a part that are copies
+    /// of none.
     #[getter]
     fn calls(&self) -> Vec<JobCall> {
         let (job, workload) = (&self.inner, &self.inner.workload);
         let alike = job.alike();
-        let calls = job.calls.iter().zip(&alike).map(|(call, &alike)| {
+        let calls = (0..).zip(&job.calls).zip(&alike).map(|((number, call), &alike)| {
             let (group, spec) = (&workload.groups[call.group as usize], &call.spec);
             JobCall {
                 collective: spec.collective.name().into(),
@@ -195,10 +210,12 @@ impl Workload {
                 op: spec.op.as_deref().map(str::to_owned),
                 root: spec.root,
                 alike,
+                copies: job.times(number),
                 origin: workload.origin(group.ranks[0], call.nodes[0]),
             }
         });
-        let messages = job.messages.iter().zip(&alike[job.calls.len()..]).map(|(message, &alike)| JobCall {
+        let messages = (job.calls.len() as u32..).zip(&job.messages);
+        let messages = messages.zip(&alike[job.calls.len()..]).map(|((number, message), &alike)| JobCall {
             collective: "send_recv".into(),
             group: message.group.map(|group| workload.groups[group as usize].name.to_string()).unwrap_or_default(),
             node: workload.graph(message.send.0).name(message.send.1).to_owned(),
@@ -212,6 +229,7 @@ impl Workload {
             op: None,
             root: None,
             alike,
+            copies: job.times(number),
             origin: workload.origin(message.send.0, message.send.1),
         });
         calls.chain(messages).collect()
@@ -230,14 +248,16 @@ impl Workload {
     fn features(&self, py: Python<'_>, machine: &Machine, factors: Vec<(String, f64)>) -> PyResult<JobFeatures> {
         self.check_computes(py, machine)?;
         let terms = Terms::of(&machine.inner, Lanes::ALL[0], factors);
-        let found = interruptible(py, || Ok(ahbm_views::features::Job::of(&self.inner, &terms)))?;
+        let job = self.linked(py)?;
+        let found = interruptible(py, || Ok(ahbm_views::features::Job::of(&job, &terms)))?;
         JobFeatures::of(py, &found)
     }
 
     /// Replays the job. `programs` has one entry for each of `calls`, None where nothing runs, and `regions` one for
     /// each of `chunks`: buffers of the program with first byte and end. Rank r is SIP r. `made_for` has for each of
     /// `calls` the one for whose ranks its program was made, whose places its own ranks take in ascending order; without
-    /// any, every program was made for its call. With `fold`, of ranks that do the same one is simulated.
+    /// any, every program was made for its call. With `fold`, of ranks that do the same one is simulated. None where ranks
+    /// that are copies do not do the same on this machine: `whole` has all of them.
     ///
     /// `lanes` says which nodes of a rank may run side by side: "device" (one computation of the accelerator and one of
     /// the host at a time), "streams" (besides, nodes of a recorded stream one after the other), "astra" (besides, one
@@ -260,22 +280,22 @@ impl Workload {
         factors: Vec<(String, f64)>,
         fold: bool,
         max_events: u64,
-    ) -> PyResult<Replayed> {
+    ) -> PyResult<Option<Replayed>> {
         let Some(policy) = Lanes::ALL.into_iter().find(|known| known.name() == lanes) else {
             let names = Lanes::ALL.map(Lanes::name);
             return Err(errors::raise_one(py, *operand::unknown("AHBM-C205", "lanes", lanes, &names)));
         };
         if programs.len() != self.inner.launches() {
             let what = format!("{} programs for {} calls", programs.len(), self.inner.launches());
-            return Err(errors::raise_one(py, ahbm_findings::Diagnostic::new("AHBM-V125", what)));
+            return Err(errors::raise_one(py, Diagnostic::new("AHBM-V125", what)));
         }
         if regions.len() != self.inner.chunks.len() {
             let what = format!("{} regions for {} chunks", regions.len(), self.inner.chunks.len());
-            return Err(errors::raise_one(py, ahbm_findings::Diagnostic::new("AHBM-V125", what)));
+            return Err(errors::raise_one(py, Diagnostic::new("AHBM-V125", what)));
         }
         let made_for = if made_for.is_empty() { (0..programs.len() as u32).collect() } else { made_for };
         if let Err(what) = self.check_made_for(&made_for, machine) {
-            return Err(errors::raise_one(py, ahbm_findings::Diagnostic::new("AHBM-V125", what)));
+            return Err(errors::raise_one(py, Diagnostic::new("AHBM-V125", what)));
         }
         let region = |(buffer, from, to)| Region { buffer, from, to };
         let regions: Vec<Vec<Region>> =
@@ -288,24 +308,39 @@ impl Workload {
         let found = interruptible(py, || {
             let options = Options { max_events, ..Options::default() };
             let how = (&*machine.inner, &terms);
-            training::replay(&self.inner, &launches(&programs), &regions, how, &options, fold)
-                .map_err(|finding| vec![finding])
+            match training::replay(&self.inner, &launches(&programs), &regions, how, &options, fold) {
+                Err(_) if self.inner.copies.is_some() => Ok(None),
+                found => found.map(Some).map_err(|finding| vec![finding]),
+            }
         })?;
-        Ok(Replayed { job: self.inner.clone(), machine: machine.clone(), programs, regions, terms, found })
+        Ok(found.map(|found| Replayed {
+            job: self.inner.clone(),
+            machine: machine.clone(),
+            programs,
+            regions,
+            terms,
+            found,
+        }))
     }
 }
 
-/// Whether a job has computations that state no duration: what they take depends on the machine.
-fn by_roofline(workload: &ahbm_workload::Workload) -> bool {
-    let asks = |node: &ahbm_workload::Node| match node.work {
-        Work::Compute(kernel) => node.ps == 0 && !kernel.is_empty(),
-        Work::Memory { bytes, .. } => node.ps == 0 && bytes > 0,
-        _ => false,
-    };
-    workload.graphs.iter().any(|graph| graph.nodes().iter().any(asks))
-}
-
 impl Workload {
+    fn of(inner: Linked) -> Self {
+        Self { inner: inner.into(), whole: OnceLock::new() }
+    }
+
+    /// The job with every rank.
+    pub(crate) fn linked(&self, py: Python<'_>) -> PyResult<Arc<Linked>> {
+        if self.inner.copies.is_none() {
+            return Ok(Arc::clone(&self.inner));
+        }
+        if self.whole.get().is_none() {
+            let whole = interruptible(py, || Linked::new(self.inner.workload.clone()))?;
+            let _ = self.whole.set(whole.into());
+        }
+        Ok(Arc::clone(self.whole.get().expect("it was made")))
+    }
+
     /// Refuses a job that computes on a machine that does not say what it computes at.
     fn check_computes(&self, py: Python<'_>, machine: &Machine) -> PyResult<()> {
         match machine.inner.computes() {
@@ -341,12 +376,6 @@ impl Workload {
     }
 }
 
-type Prepared = (Option<Arc<ahbm_program::Program>>, u32);
-
-fn launches(programs: &[Prepared]) -> Vec<Launch<'_>> {
-    programs.iter().map(|(program, made_for)| Launch { program: program.as_deref(), made_for: *made_for }).collect()
-}
-
 /// Whether a path names the trace of a job: "job", "algorithm", "either" where it only sends, receives and computes, or
 /// "none" where it is no trace.
 ///
@@ -362,213 +391,4 @@ pub(crate) fn trace_sort(py: Python<'_>, path: PathBuf, limits: Vec<(String, u64
         Some(Sort::Either) => "either",
         None => "none",
     })
-}
-
-/// A job that was replayed. Times are picoseconds from its start.
-#[pyclass(frozen, module = "ahbm._core")]
-pub struct Replayed {
-    job: Arc<Linked>,
-    machine: Machine,
-    programs: Vec<Prepared>,
-    regions: Vec<Vec<Region>>,
-    terms: Terms,
-    found: training::Replayed,
-}
-
-#[pymethods]
-impl Replayed {
-    /// Per rank, the end of its last node.
-    #[getter]
-    fn ends_ps(&self) -> Vec<u64> {
-        self.found.answers.ends.clone()
-    }
-
-    /// Per rank, the time in which its device computed; computations side by side count once.
-    #[getter]
-    fn computed_ps(&self) -> Vec<u64> {
-        self.found.answers.computed.clone()
-    }
-
-    /// Per rank, the time in which its device did not compute, and what it does next waited for its host.
-    #[getter]
-    fn hosted_ps(&self) -> Vec<u64> {
-        self.found.answers.hosted.clone()
-    }
-
-    /// Per rank, what its exposed time is made of: the call, None for other nodes, the exposed time, and the part of it
-    /// in which another rank had not arrived yet. The exposed times sum to the rank's end less its computing and less
-    /// what waited for its host.
-    #[getter]
-    fn exposures(&self) -> Vec<Vec<(Option<u32>, u64, u64)>> {
-        let of = |e: &ahbm_emulator::training::Exposure| (e.launch, e.exposed, e.waiting);
-        self.found.answers.exposures.iter().map(|rank| rank.iter().map(of).collect()).collect()
-    }
-
-    /// Per rank, the part of its exposed time in which another rank had not arrived yet.
-    #[getter]
-    fn waiting_ps(&self) -> Vec<u64> {
-        self.found.answers.exposures.iter().map(|rank| rank.iter().map(|e| e.waiting).sum()).collect()
-    }
-
-    /// Per call that a rank exposes, None for other nodes: the exposed time of all ranks, and the part of it in which
-    /// another rank had not arrived yet. In the order of calls, the other nodes first.
-    #[getter]
-    fn exposed_ps(&self) -> Vec<(Option<u32>, u64, u64)> {
-        let mut sums: BTreeMap<Option<u32>, (u64, u64)> = BTreeMap::new();
-        for exposure in self.found.answers.exposures.iter().flatten() {
-            let (exposed, waiting) = sums.entry(exposure.launch).or_default();
-            *exposed += exposure.exposed;
-            *waiting += exposure.waiting;
-        }
-        sums.into_iter().map(|(launch, (exposed, waiting))| (launch, exposed, waiting)).collect()
-    }
-
-    /// The critical path: rank, start, end, "compute", "host", "memory" or "call", the call, name and origin of the node.
-    #[getter]
-    fn path(&self) -> Vec<Stretch> {
-        let workload = &self.job.workload;
-        let segment = |s: &ahbm_emulator::training::Segment| {
-            let (what, launch) = match s.why {
-                Why::Compute => ("compute", None),
-                Why::Host => ("host", None),
-                Why::Memory => ("memory", None),
-                Why::Launch(launch) => ("call", Some(launch)),
-            };
-            let name = workload.graph(s.rank).name(s.node).to_owned();
-            (s.rank, s.start, s.end, what, launch, name, workload.origin(s.rank, s.node))
-        };
-        self.found.answers.path.iter().map(segment).collect()
-    }
-
-    /// Per call, when its first rank arrived, when its last did, and when its last part ended.
-    #[getter]
-    fn calls_ps(&self) -> Vec<(u64, u64, u64)> {
-        let of = |launch| {
-            let spans: Vec<Span> =
-                self.job.places(launch).iter().map(|&place| self.found.times.nodes[place as usize]).collect();
-            let starts = || spans.iter().map(|span| span.start);
-            let end = spans.iter().map(|span| span.end).max();
-            (starts().min().unwrap_or(0), starts().max().unwrap_or(0), end.unwrap_or(0))
-        };
-        (0..self.job.launches() as u32).map(of).collect()
-    }
-
-    /// Every node in the order of ranks and ids, as columns: rank, id, start and end, and 0 for a computation, 1 for a
-    /// call, 2 for a send, 3 for a receive, 4 for memory, 5 for others.
-    #[getter]
-    #[allow(clippy::type_complexity)] // A tuple in Python.
-    fn nodes<'py>(
-        &self,
-        py: Python<'py>,
-    ) -> (Column<'py, u32>, Column<'py, u64>, Column<'py, u64>, Column<'py, u64>, Column<'py, u8>) {
-        let kind = |work: &Work| match work {
-            Work::Compute(_) => 0,
-            Work::Call(_) => 1,
-            Work::Send(_) => 2,
-            Work::Recv(_) => 3,
-            Work::Memory { .. } => 4,
-            Work::Nothing | Work::Part(_) => 5,
-        };
-        let workload = &self.job.workload;
-        let graphs = || (0..workload.ranks.len() as u32).map(|rank| (rank, workload.graph(rank)));
-        let nodes = || graphs().flat_map(|(_, graph)| graph.nodes());
-        let times = &self.found.times.nodes;
-        (
-            column(py, graphs().flat_map(|(rank, graph)| std::iter::repeat_n(rank, graph.nodes().len()))),
-            column(py, nodes().map(|node| node.id)),
-            column(py, times.iter().map(|span| span.start)),
-            column(py, times.iter().map(|span| span.end)),
-            column(py, nodes().map(|node| kind(&node.work))),
-        )
-    }
-
-    /// Whether it has computations that state no duration, which take what the machine computes at.
-    #[getter]
-    fn by_roofline(&self) -> bool {
-        by_roofline(&self.job.workload)
-    }
-
-    /// Computations that state neither a duration nor operations, and take no time.
-    #[getter]
-    fn untimed(&self) -> u64 {
-        self.found.untimed
-    }
-
-    /// Ranks that were simulated; the others do what one of these does.
-    #[getter]
-    fn simulated(&self) -> usize {
-        self.found.simulated
-    }
-
-    /// Messages that were sent, their bytes, and events of the simulation.
-    #[getter]
-    fn traffic(&self) -> (u64, u64, u64) {
-        (self.found.times.messages, self.found.times.bytes, self.found.times.events)
-    }
-
-    /// The whole job as one program, whose hosts issue their nodes in the order that was found.
-    fn program(&self, py: Python<'_>) -> PyResult<Program> {
-        let program = interruptible(py, || Ok(self.with(|replay| replay.program(&self.found.times))))?;
-        Ok(Program::new(program.into(), &self.machine, 0))
-    }
-
-    /// Writes the job with the operations of its calls in their places, and the times that they took, as a Chakra trace:
-    /// `PREFIX.<rank>.et`.
-    ///
-    /// Returns the files, and the first rank whose calls waited for each other's messages, which the trace keeps in no
-    /// order; None where there is none. The interpreter lock is released meanwhile. Raises `UnsupportedError` (AHBM-U294)
-    /// for a call with a barrier between ranks, `FormatError` (AHBM-F102, F139), after which nothing was written.
-    fn write_trace(&self, py: Python<'_>, prefix: PathBuf) -> PyResult<(Vec<PathBuf>, Option<u32>)> {
-        logs::refresh(py, &[Part::Formats]);
-        interruptible(py, || {
-            let merged = self.with(|replay| replay.merged(&self.found.times, &self.machine.inner))?;
-            let files = ahbm_formats::chakra::write_workload(&merged.workload, &prefix, &merged.starts)
-                .map_err(|finding| vec![finding])?;
-            Ok((files, merged.contended))
-        })
-    }
-
-    /// What every rank computes and calls, as columns: as `Timeline.tracks`, without the machine below. Parts of a call
-    /// are joined by the number of their message. Raises `BudgetError` (AHBM-B122) for a job too long to show.
-    fn tracks<'py>(&self, py: Python<'py>) -> PyResult<AllTracks<'py>> {
-        let (job, machine) = (&self.job, &*self.machine.inner);
-        let make = || Tracks::of_replay(job, &self.found.times, machine, None).map_err(|finding| vec![finding]);
-        Ok(as_columns(py, interruptible(py, make)?))
-    }
-
-    /// Writes the job as a timeline to look at: for Perfetto (`.pftrace`), or as Chrome's trace-event JSON (`.json`).
-    /// It shows what every rank computes and calls, with arrows between the parts of a call and, unless `ranks_only`, the
-    /// machine below.
-    ///
-    /// Returns the number of slices. The interpreter lock is released meanwhile. Raises `ConfigError` (AHBM-C149) for
-    /// other names, `BudgetError` (AHBM-B121, B122) for a job too long to show, `FormatError` (AHBM-F102) for a file
-    /// that cannot be written.
-    #[pyo3(signature = (path, *, ranks_only=false))]
-    fn write_timeline(&self, py: Python<'_>, path: PathBuf, ranks_only: bool) -> PyResult<usize> {
-        let (job, machine) = (&self.job, &*self.machine.inner);
-        let write = || {
-            let format = Format::of(&path)?;
-            let tracks = if ranks_only {
-                Tracks::of_replay(job, &self.found.times, machine, None)?
-            } else {
-                let program = self.with(|replay| replay.program(&self.found.times));
-                let options = Options { record: false, detail: PIECES, ..Options::default() };
-                let timeline = simulate(&program, machine, &options)?;
-                Tracks::of_replay(job, &self.found.times, machine, Some((&program, &timeline)))?
-            };
-            store(&[Output { path, bytes: format.render(&tracks) }])?;
-            Ok(tracks.slices.len())
-        };
-        interruptible(py, || write().map_err(|finding| vec![finding]))
-    }
-}
-
-impl Replayed {
-    fn with<R>(&self, of: impl FnOnce(&Replay<'_>) -> R) -> R {
-        of(&Replay::new(&self.job, &launches(&self.programs), &self.regions, &self.machine.inner, &self.terms))
-    }
-}
-
-fn column<'py, T: Element>(py: Python<'py>, values: impl Iterator<Item = T>) -> Column<'py, T> {
-    PyArray1::from_vec(py, values.collect())
 }

@@ -2,11 +2,13 @@
 //!
 //! The n-th collective node of a process group, in the order of the graph, is the same call on every rank of the group.
 
+use crate::copies::Copies;
 use crate::node::{CallSpec, Collective, Work};
 use crate::one;
 use crate::shares::Shares;
-use crate::workload::Workload;
+use crate::workload::{Group, Workload};
 use ahbm_findings::Diagnostic;
+use std::sync::Arc;
 
 /// A collective operation of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,9 +45,18 @@ impl Workload {
     /// # Errors
     /// `AHBM-F149` a collective that ranks of its group lack or disagree on, with every way in which they do.
     pub fn calls(&self) -> Result<Vec<Call>, Vec<Diagnostic>> {
+        self.calls_of(None)
+    }
+
+    /// Those in which a rank that leads has a part; all of them without copies. Errors as of [`Workload::calls`].
+    pub(crate) fn calls_of(&self, copies: Option<Copies>) -> Result<Vec<Call>, Vec<Diagnostic>> {
         let mut calls = Vec::new();
         let sequences = self.sequences();
-        let members = self.members(&sequences);
+        let mut kept = vec![copies.is_none(); self.groups.len()];
+        for (_, bound) in (0..).zip(&self.ranks).filter(|(rank, _)| copies.is_some_and(|copies| copies.leads(*rank))) {
+            bound.groups.iter().for_each(|&group| kept[group as usize] = true);
+        }
+        let members = self.members(&sequences, &kept);
         for (group, members) in (0..).zip(&members) {
             let first = calls.len() as u32;
             let ranks = &self.groups[group as usize].ranks;
@@ -121,12 +132,14 @@ impl Workload {
         self.graphs.iter().map(of).collect()
     }
 
-    /// Per group and member, its collective nodes in order.
-    fn members<'a>(&self, sequences: &'a [Vec<Vec<u32>>]) -> Vec<Vec<&'a [u32]>> {
-        let mut members: Vec<Vec<&[u32]>> = self.groups.iter().map(|group| vec![&[][..]; group.ranks.len()]).collect();
+    /// Per group and member, its collective nodes in order; of groups that are not kept none.
+    fn members<'a>(&self, sequences: &'a [Vec<Vec<u32>>], kept: &[bool]) -> Vec<Vec<&'a [u32]>> {
+        let ranks = |(group, kept): (&Group, &bool)| if *kept { Arc::clone(&group.ranks) } else { Arc::default() };
+        let groups: Vec<Arc<[u32]>> = self.groups.iter().zip(kept).map(ranks).collect();
+        let mut members: Vec<Vec<&[u32]>> = groups.iter().map(|ranks| vec![&[][..]; ranks.len()]).collect();
         // Where a rank stands in each group, by a search that does not depend on how many groups there are.
         let places: Vec<rustc_hash::FxHashMap<u32, usize>> =
-            self.groups.iter().map(|group| group.ranks.iter().copied().zip(0..).collect()).collect();
+            groups.iter().map(|ranks| ranks.iter().copied().zip(0..).collect()).collect();
         for (rank, bound) in (0..).zip(&self.ranks) {
             for (slot, &group) in bound.groups.iter().enumerate() {
                 let sequence = sequences[bound.graph as usize].get(slot);

@@ -3,6 +3,7 @@
 //! Only what is certain counts: dependencies, sends before their receives, and the order of the calls of a group.
 
 use crate::calls::Call;
+use crate::copies::Copies;
 use crate::messages::Message;
 use crate::one;
 use crate::workload::Workload;
@@ -45,20 +46,34 @@ impl Workload {
     /// # Errors
     /// `AHBM-D102` a circle: its collectives, their groups, and the nodes that come in the other order.
     pub fn crossings(&self, calls: &[Call], messages: &[Message]) -> Result<(), Vec<Diagnostic>> {
-        let waits = |rank: u32| (0..self.graph(rank).nodes().len() as u32).map(move |at| (rank, at));
+        self.crossings_of(calls, messages, None)
+    }
+
+    /// The same of the nodes of ranks that lead; of all without copies.
+    pub(crate) fn crossings_of(
+        &self,
+        calls: &[Call],
+        messages: &[Message],
+        copies: Option<Copies>,
+    ) -> Result<(), Vec<Diagnostic>> {
+        let leads = |rank: u32| copies.is_none_or(|copies| copies.leads(rank));
+        let count = |rank: u32| if leads(rank) { self.graph(rank).nodes().len() } else { 0 };
+        let waits = |rank: u32| (0..count(rank) as u32).map(move |at| (rank, at));
         let ranks = 0..self.ranks.len() as u32;
         let open = ranks.clone().map(|rank| waits(rank).map(|(r, at)| self.graph(r).deps(at).len() as u32).collect());
+        let members = |call: &Call| self.groups[call.group as usize].ranks.iter();
+        let parts = |call: &Call| members(call).filter(|rank| leads(**rank)).count() as u32;
         let mut order = Order {
             job: self,
             calls,
             open: open.collect(),
-            of: ranks.clone().map(|rank| vec![NONE; self.graph(rank).nodes().len()].into()).collect(),
-            missing: calls.iter().map(|call| call.nodes.len() as u32 + u32::from(call.after.is_some())).collect(),
+            of: ranks.clone().map(|rank| vec![NONE; count(rank)].into()).collect(),
+            missing: calls.iter().map(|call| parts(call) + u32::from(call.after.is_some())).collect(),
             behind: vec![NONE; calls.len()],
             ready: Vec::new(),
         };
         for (number, call) in (0..).zip(calls) {
-            for (&rank, &node) in self.groups[call.group as usize].ranks.iter().zip(&call.nodes) {
+            for (&rank, &node) in members(call).zip(&call.nodes).filter(|(rank, _)| leads(**rank)) {
                 order.of[rank as usize][node as usize] = number;
             }
             if let Some(after) = call.after {
@@ -129,7 +144,9 @@ impl Order<'_> {
             *missing = ENDED;
             let (job, Call { group, nodes, .. }) = (self.job, &self.calls[call as usize]);
             for (&rank, &node) in job.groups[*group as usize].ranks.iter().zip(nodes) {
-                self.end(rank, node);
+                if !self.open[rank as usize].is_empty() {
+                    self.end(rank, node);
+                }
             }
             call = self.behind[call as usize];
         }
@@ -168,7 +185,9 @@ impl Order<'_> {
             Waits::Call(call) => {
                 let Call { group, nodes, after, .. } = &self.calls[call as usize];
                 let ranks = self.job.groups[*group as usize].ranks.iter().copied();
-                let late = ranks.zip(nodes).find(|(rank, node)| self.open[*rank as usize][**node as usize] > 0);
+                let waits =
+                    |rank: u32, node: u32| self.open[rank as usize].get(node as usize).is_some_and(|open| *open > 0);
+                let late = ranks.zip(nodes).find(|(rank, node)| waits(*rank, **node));
                 late.map(|(rank, &node)| Waits::Node(rank, node)).or(after.map(Waits::Call))
             }
             Waits::Node(rank, at) => {

@@ -1,6 +1,7 @@
 //! A job whose calls and messages are known: which node of which rank takes part in what.
 
 use crate::calls::Call;
+use crate::copies::Copies;
 use crate::messages::Message;
 use crate::node::{CallSpec, Work};
 use crate::shares::Shares;
@@ -18,11 +19,15 @@ pub struct Share {
     pub part: u32,
 }
 
+/// Nodes from which on copies are left out.
+pub const LARGE: u64 = 1 << 22;
+
 impl Share {
     const NONE: Self = Self { launch: u32::MAX, part: 0 };
 }
 
-/// A workload with its calls and messages. Nodes of all ranks have one numbering, rank by rank: their places.
+/// A workload with its calls and messages. Nodes of all ranks have one numbering, rank by rank: their places. Ranks that
+/// are copies of each other have the places, calls and messages of the one that leads.
 #[derive(Debug)]
 pub struct Linked {
     /// The job.
@@ -33,8 +38,14 @@ pub struct Linked {
     pub messages: Vec<Message>,
     /// The chunks of calls that nodes wait for or deliver, in the order of the first such node.
     pub chunks: Vec<Chunk>,
-    /// Per rank the place of its first node, and the end.
+    /// The renumbering whose copies are left out.
+    pub copies: Option<Copies>,
+    /// Per rank that leads the place of its first node, and the end.
     first: Vec<u32>,
+    /// Ranks that lead, ascending; none where all do.
+    leads: Vec<u32>,
+    /// Per launch, how many of the job it is.
+    times: Vec<u32>,
     shares: Vec<Share>,
     /// The chunk of every place that stands for one.
     chunk_of: FxHashMap<u32, u32>,
@@ -58,35 +69,80 @@ impl Linked {
     /// As [`Workload::calls`], [`Workload::messages`] and [`Workload::crossings`]; `AHBM-F136` a root that is not in its
     /// group, a chunk that its call does not have.
     pub fn new(workload: Workload) -> Result<Self, Vec<Diagnostic>> {
-        let (calls, messages) = (workload.calls()?, workload.messages()?);
-        workload.crossings(&calls, &messages)?;
+        Self::of(workload, None)
+    }
+
+    /// The same with one of the ranks that are copies of each other, where there are any.
+    ///
+    /// # Errors
+    /// As [`Linked::new`].
+    pub fn thin(workload: Workload) -> Result<Self, Vec<Diagnostic>> {
+        let copies = workload.copies();
+        Self::of(workload, copies)
+    }
+
+    /// Thin for a job of more than [`LARGE`] nodes, else whole.
+    ///
+    /// # Errors
+    /// As [`Linked::new`].
+    pub fn sized(workload: Workload) -> Result<Self, Vec<Diagnostic>> {
+        if workload.nodes() > LARGE { Self::thin(workload) } else { Self::new(workload) }
+    }
+
+    fn of(workload: Workload, copies: Option<Copies>) -> Result<Self, Vec<Diagnostic>> {
+        let (calls, messages) = (workload.calls_of(copies)?, workload.messages_of(copies)?);
+        workload.crossings_of(&calls, &messages, copies)?;
         workload.check_roots(&calls)?;
-        let mut first = vec![0];
-        for rank in &workload.ranks {
-            first.push(first[first.len() - 1] + workload.graphs[rank.graph as usize].nodes().len() as u32);
+        let ranks = 0..workload.ranks.len() as u32;
+        let leads = copies.map_or(Vec::new(), |copies| ranks.clone().filter(|rank| copies.leads(*rank)).collect());
+        let mut first = vec![0u32];
+        for rank in ranks.filter(|rank| copies.is_none_or(|copies| copies.leads(*rank))) {
+            let nodes = workload.graph(rank).nodes().len() as u32;
+            let Some(end) = first[first.len() - 1].checked_add(nodes) else {
+                let what = format!("{} nodes of all ranks, at most {}", workload.nodes(), u32::MAX);
+                return Err(vec![Diagnostic::new("AHBM-F136", what)]);
+            };
+            first.push(end);
         }
-        let mut shares = vec![Share::NONE; first[first.len() - 1] as usize];
-        for (launch, call) in (0..).zip(&calls) {
-            let ranks = &workload.groups[call.group as usize].ranks;
-            for (part, (&rank, &node)) in (0..).zip(ranks.iter().zip(&call.nodes)) {
-                shares[(first[rank as usize] + node) as usize] = Share { launch, part };
+        let shares = vec![Share::NONE; first[first.len() - 1] as usize];
+        let (chunks, chunk_of) = Default::default();
+        let times = vec![1; calls.len() + messages.len()];
+        let mut linked = Self { workload, calls, messages, chunks, copies, first, leads, times, shares, chunk_of };
+        if let Some(copies) = copies {
+            let mut known: FxHashMap<Box<[u32]>, u32> = FxHashMap::default();
+            for launch in 0..linked.launches() as u32 {
+                let ranks = linked.ranks(launch);
+                let count = *known.entry(ranks).or_insert_with_key(|ranks| copies.of(ranks).len() as u32);
+                linked.times[launch as usize] = count;
             }
         }
-        for (launch, message) in (calls.len() as u32..).zip(&messages) {
-            for (part, (rank, node)) in (0..).zip([message.send, message.recv]) {
-                shares[(first[rank as usize] + node) as usize] = Share { launch, part };
+        for launch in 0..linked.launches() as u32 {
+            for part in 0..linked.parts(launch) {
+                let (rank, node) = linked.member(launch, part);
+                if linked.leads(rank) {
+                    let place = linked.place(rank, node);
+                    linked.shares[place as usize] = Share { launch, part };
+                }
             }
         }
-        let chunk_of = FxHashMap::default();
-        let mut linked = Self { workload, calls, messages, chunks: Vec::new(), first, shares, chunk_of };
         linked.find_chunks()?;
         Ok(linked)
+    }
+
+    /// Whether a rank has places of its own.
+    pub fn leads(&self, rank: u32) -> bool {
+        self.copies.is_none_or(|copies| copies.leads(rank))
+    }
+
+    /// How many calls or messages of the job a launch is: its copies and itself.
+    pub fn times(&self, launch: u32) -> u32 {
+        self.times[launch as usize]
     }
 
     fn find_chunks(&mut self) -> Result<(), Vec<Diagnostic>> {
         let mut of = FxHashMap::default();
         let mut found: IndexSet<Chunk, FxBuildHasher> = IndexSet::default();
-        for rank in 0..self.workload.ranks.len() as u32 {
+        for rank in (0..self.workload.ranks.len() as u32).filter(|rank| self.leads(*rank)) {
             for at in 0..self.workload.graph(rank).nodes().len() as u32 {
                 let Work::Part(part) = self.workload.graph(rank).node(at).work else { continue };
                 let Some(share) = self.share(self.place(rank, part.call)) else { continue };
@@ -173,7 +229,7 @@ impl Linked {
 
     /// Per part of a launch, the place of its node.
     pub fn places(&self, launch: u32) -> Box<[u32]> {
-        let place = |(&rank, &node): (&u32, &u32)| self.first[rank as usize] + node;
+        let place = |(&rank, &node): (&u32, &u32)| self.place(rank, node);
         match self.calls.get(launch as usize) {
             Some(call) => self.workload.groups[call.group as usize].ranks.iter().zip(&call.nodes).map(place).collect(),
             None => {
@@ -183,7 +239,7 @@ impl Linked {
         }
     }
 
-    /// Number of nodes of all ranks.
+    /// Number of places.
     pub fn nodes(&self) -> usize {
         self.shares.len()
     }
@@ -191,14 +247,20 @@ impl Linked {
     /// The place of a rank's node.
     #[inline]
     pub fn place(&self, rank: u32, at: u32) -> u32 {
-        self.first[rank as usize] + at
+        let index = match self.copies {
+            None => rank as usize,
+            // Equally many lead in every block.
+            Some(copies) => copies.index(rank),
+        };
+        self.first[index] + at
     }
 
-    /// Rank and node position of a place.
+    /// Rank and node position of a place; of copies the one that leads.
     #[inline]
     pub fn node(&self, place: u32) -> (u32, u32) {
-        let rank = self.first.partition_point(|&first| first <= place) as u32 - 1;
-        (rank, place - self.first[rank as usize])
+        let index = self.first.partition_point(|&first| first <= place) - 1;
+        let rank = self.leads.get(index).copied().unwrap_or(index as u32);
+        (rank, place - self.first[index])
     }
 
     /// The part that a node has in a launch.

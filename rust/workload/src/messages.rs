@@ -1,5 +1,6 @@
 //! Which send belongs to which receive: the k-th of one size between two ranks of a process group under one tag.
 
+use crate::copies::Copies;
 use crate::node::{MessageSpec, Work};
 use crate::workload::Workload;
 use ahbm_findings::Diagnostic;
@@ -41,8 +42,14 @@ impl Workload {
     /// # Errors
     /// `AHBM-F137` an end without the other, `AHBM-F138` sizes under one tag that differ; at most 50 findings.
     pub fn messages(&self) -> Result<Vec<Message>, Vec<Diagnostic>> {
+        self.messages_of(None)
+    }
+
+    /// Those between ranks that lead; all of them without copies. Errors as of [`Workload::messages`].
+    pub(crate) fn messages_of(&self, copies: Option<Copies>) -> Result<Vec<Message>, Vec<Diagnostic>> {
         let mut filed: IndexMap<(Option<u32>, u32, u32, u32), Ends, FxBuildHasher> = IndexMap::default();
-        for (rank, bound) in (0..).zip(&self.ranks) {
+        let leads = |rank: u32| copies.is_none_or(|copies| copies.leads(rank));
+        for (rank, bound) in (0..).zip(&self.ranks).filter(|(rank, _)| leads(*rank)) {
             let graph = self.graph(rank);
             let key = |spec: &MessageSpec, sends: bool| {
                 let group = spec.group.map(|slot| bound.groups[slot as usize]);

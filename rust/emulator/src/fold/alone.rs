@@ -95,6 +95,6 @@ fn folded(program: &Program, machine: &Machine, options: &Options) -> Result<Tim
     if let Some(tie) = tie {
         return Err(tie);
     }
-    let (messages, bytes) = traffic(&share);
+    let (messages, bytes) = traffic(&share, |_| 1);
     Ok(Timeline { messages, bytes, ..timeline })
 }

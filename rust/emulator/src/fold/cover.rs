@@ -41,8 +41,12 @@ pub(super) fn orbits(job: &impl Parties, sites: &Sites, stands: &[u32]) -> Optio
                 return None;
             }
             let key = (sites.of[launch as usize], rank, sites.of[by as usize], stand);
-            if compared.insert(key) && !equal(sites, stands, (key.0, key.1), (key.2, key.3)) {
-                return None;
+            if compared.insert(key) {
+                let copies = sites.copies.get(&key.0).into_iter().flatten();
+                let copies = copies.map(|&(nth, site)| (site, job.copies().map_or(rank, |of| of.copy(rank, nth))));
+                if !std::iter::once((key.0, rank)).chain(copies).all(|one| equal(sites, stands, one, (key.2, stand))) {
+                    return None;
+                }
             }
         }
         let mut ranks: Vec<u32> = members().map(|(_, (rank, _))| stands[rank as usize]).collect();
@@ -111,7 +115,12 @@ pub(super) fn links(
         lists[list].push(site);
     }
     // Launches at the same sites use the same links.
-    let lists: IndexSet<Vec<u32>, FxBuildHasher> = lists.into_iter().collect();
+    let mut lists: IndexSet<Vec<u32>, FxBuildHasher> = lists.into_iter().collect();
+    if !sites.copies.is_empty() {
+        let sites_of = |site: &u32| sites.copies.get(site).into_iter().flatten().map(|&(_, copy)| copy);
+        let copies = |&site: &u32| std::iter::once(site).chain(sites_of(&site));
+        lists = lists.iter().map(|list| list.iter().flat_map(copies).collect()).collect();
+    }
     let mut classes = Disjoint::new(sites.links.len());
     let mut uses: Vec<Vec<u32>> = Vec::new();
     // Per use of each hop, who sends over which channel.

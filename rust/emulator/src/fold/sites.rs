@@ -6,7 +6,7 @@ use ahbm_machine::{LinkId, Machine};
 use ahbm_program::Program;
 use ahbm_program::job::Share;
 use indexmap::IndexSet;
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 /// A program on a set of ranks. All launches of it there are alike.
 #[derive(Debug)]
@@ -25,6 +25,8 @@ pub(super) struct Sites {
     pub(super) list: Vec<Site>,
     /// Per launch its site.
     pub(super) of: Vec<u32>,
+    /// Per site of a launch, the numbers and the sites of the launch's copies.
+    pub(super) copies: FxHashMap<u32, Vec<(u32, u32)>>,
     /// Links in use.
     pub(super) links: IndexSet<LinkId, FxBuildHasher>,
     /// The links of all flows, positions in `links`; per flow where its own begin, and the end.
@@ -58,6 +60,25 @@ impl Sites {
             };
             sites.of.push(site);
         }
+        if let Some(copies) = job.copies() {
+            // A launch that is its own copy has one site.
+            let mut seen = FxHashSet::default();
+            for (launch, share) in (0..).zip(launches) {
+                let site = sites.of[launch as usize];
+                if seen.insert(site) {
+                    for nth in copies.of(share.sips).into_iter().skip(1) {
+                        let moved =
+                            |ranks: &[u32]| -> Vec<u32> { ranks.iter().map(|&rank| copies.copy(rank, nth)).collect() };
+                        let (there, sips) = (moved(share.there), moved(share.sips));
+                        let share = Share { there: &there, sips: &sips, ..*share };
+                        let members = (0..job.parts(launch)).map(|part| job.member(launch, part));
+                        let members = members.map(|(rank, node)| (copies.copy(rank, nth), node)).collect();
+                        let copy = sites.place(members, &share, machine, sites.list[site as usize].shape)?;
+                        sites.copies.entry(site).or_default().push((nth, copy));
+                    }
+                }
+            }
+        }
         Some(sites)
     }
 
@@ -69,7 +90,16 @@ impl Sites {
         machine: &Machine,
         shape: u32,
     ) -> Option<u32> {
-        let mut members: Box<[(u32, u32)]> = (0..job.parts(launch)).map(|part| job.member(launch, part)).collect();
+        self.place((0..job.parts(launch)).map(|part| job.member(launch, part)).collect(), share, machine, shape)
+    }
+
+    fn place(
+        &mut self,
+        mut members: Box<[(u32, u32)]>,
+        share: &Share<'_>,
+        machine: &Machine,
+        shape: u32,
+    ) -> Option<u32> {
         members.sort_unstable();
         self.list.push(Site { shape, members, first: self.hops.1.len() as u32 - 1 });
         for flow in self.shapes[shape as usize].actors.iter().flat_map(|actor| &actor.flows) {

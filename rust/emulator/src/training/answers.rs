@@ -5,6 +5,7 @@ use super::{Replay, Times};
 use ahbm_machine::Ps;
 use ahbm_workload::Work;
 use rustc_hash::FxHashMap;
+use std::sync::Arc;
 
 /// The part of a rank's time that a launch exposes: the rank's device does not compute, and what it does next waits for
 /// it.
@@ -56,8 +57,8 @@ pub struct Answers {
     /// Per rank, the time in which its device did not, and what it does next waited for its host.
     pub hosted: Vec<Ps>,
     /// Per rank, what its exposed time is made of, in order of first appearance: the parts sum to
-    /// `ends - computed - hosted`.
-    pub exposures: Vec<Vec<Exposure>>,
+    /// `ends - computed - hosted`. Copies share theirs.
+    pub exposures: Vec<Arc<[Exposure]>>,
     /// The critical path from the start of the job to its end; the stretches sum to the job's time.
     pub path: Vec<Segment>,
 }
@@ -69,12 +70,14 @@ pub(super) fn answers(replay: &Replay<'_>, times: &Times) -> Answers {
         ends: vec![0; count],
         computed: vec![0; count],
         hosted: vec![0; count],
-        exposures: vec![Vec::new(); count],
+        exposures: vec![Arc::default(); count],
         path: walk.path(),
     };
     for &rank in &replay.ranks {
         let at = rank as usize;
-        (answers.ends[at], answers.computed[at], answers.hosted[at], answers.exposures[at]) = walk.rank(rank);
+        let exposures;
+        (answers.ends[at], answers.computed[at], answers.hosted[at], exposures) = walk.rank(rank);
+        answers.exposures[at] = exposures.into();
     }
     for rank in 0..count as u32 {
         let (at, stand) = (rank as usize, replay.stand(rank));
@@ -82,8 +85,12 @@ pub(super) fn answers(replay: &Replay<'_>, times: &Times) -> Answers {
             answers.ends[at] = answers.ends[stand as usize];
             answers.computed[at] = answers.computed[stand as usize];
             answers.hosted[at] = answers.hosted[stand as usize];
-            answers.exposures[at] =
-                answers.exposures[stand as usize].iter().map(|of| walk.instead(*of, stand, rank)).collect();
+            let lead = replay.job.copies.map_or(rank, |copies| copies.lead(rank));
+            answers.exposures[at] = if lead == rank {
+                answers.exposures[stand as usize].iter().map(|of| walk.instead(*of, stand, rank)).collect()
+            } else {
+                Arc::clone(&answers.exposures[lead as usize])
+            };
         }
     }
     answers

@@ -93,7 +93,7 @@ impl<'a> Hosts<'a> {
     /// The times of all ranks, also of those that another stands for.
     pub(super) fn times(mut self, timeline: &Timeline) -> Times {
         let job = self.replay.job;
-        for rank in 0..self.ranks.len() as u32 {
+        for rank in (0..self.ranks.len() as u32).filter(|rank| job.leads(*rank)) {
             let stand = self.replay.stand(rank);
             if stand != rank {
                 let [to, from] = [rank, stand].map(|rank| job.place(rank, 0) as usize);

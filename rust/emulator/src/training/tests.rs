@@ -1,12 +1,16 @@
 //! Jobs on a grid of data-parallel and tensor-parallel ranks: what is folded, and that folding changes nothing.
 
-use super::{Lanes, Launch, Replayed, Terms, replay};
+use super::{Exposure, Lanes, Launch, Replayed, Terms, replay};
 use crate::Options;
 use crate::support::{npu_network, ring, ring_of};
+use ahbm_findings::Diagnostic;
 use ahbm_machine::{Machine, Roofline, Sfr, SipNetwork};
 use ahbm_program::Program;
-use ahbm_workload::{Collective, Gather, Groups, Kernel, Linked, MessageSpec, NodeBuilder, RankBuilder, Work};
+use ahbm_workload::{
+    Collective, Copies, Gather, Groups, Kernel, Linked, MessageSpec, NodeBuilder, RankBuilder, Work, Workload,
+};
 use proptest::prelude::*;
+use std::sync::Arc;
 
 /// A step of every rank.
 #[derive(Debug, Clone, Copy)]
@@ -39,6 +43,10 @@ impl Grid {
     }
 
     fn job(&self) -> Linked {
+        Linked::new(self.workload()).expect("a job")
+    }
+
+    fn workload(&self) -> Workload {
         let mut gather = Gather::new("grid", self.ranks(), Groups::default());
         for rank in 0..self.ranks() {
             let (d, t) = (rank / self.tp, rank % self.tp);
@@ -81,7 +89,7 @@ impl Grid {
             }
             gather.add(builder.finish(false).expect("a graph"));
         }
-        Linked::new(gather.finish()).expect("a job")
+        gather.finish()
     }
 }
 
@@ -99,6 +107,10 @@ fn program(job: &Linked, launch: u32, ranks: &[u32], machine: &Machine) -> Progr
 }
 
 fn replayed(job: &Linked, machine: &Machine, lanes: Lanes, fold: bool) -> Replayed {
+    attempted(job, machine, lanes, fold).expect("the job ends")
+}
+
+fn attempted(job: &Linked, machine: &Machine, lanes: Lanes, fold: bool) -> Result<Replayed, Diagnostic> {
     let ascending = |launch: u32| {
         let mut ranks = job.ranks(launch).into_vec();
         ranks.sort_unstable();
@@ -126,7 +138,7 @@ fn replayed(job: &Linked, machine: &Machine, lanes: Lanes, fold: bool) -> Replay
     let launches: Vec<Launch<'_>> =
         of.iter().map(|&at| Launch { program: Some(&made[at].1), made_for: made[at].0 }).collect();
     let terms = Terms { lanes, roofline: roofline(), compute: None, factors: Vec::new() };
-    replay(job, &launches, &[], (machine, &terms), &Options::default(), fold).expect("the job ends")
+    replay(job, &launches, &[], (machine, &terms), &Options::default(), fold)
 }
 
 /// One operation and one byte per ns.
@@ -159,7 +171,50 @@ fn simulated(grid: &Grid, machine: &Machine, lanes: Lanes) -> usize {
     assert_eq!((folded.times.messages, folded.times.bytes), (whole.times.messages, whole.times.bytes), "{grid:?}");
     assert_eq!(folded.answers, whole.answers, "{grid:?}");
     assert_eq!((folded.untimed, whole.simulated), (whole.untimed, grid.ranks() as usize));
+    let thin = Linked::thin(grid.workload()).expect("a job");
+    if thin.copies.is_some() {
+        match attempted(&thin, machine, lanes, true) {
+            Ok(replayed) => same(&thin, &replayed, &job, &folded),
+            // The network tells copies apart.
+            Err(finding) => assert_eq!(finding.code, "AHBM-V125"),
+        }
+    }
     folded.simulated
+}
+
+/// A thin job took what the whole one did.
+fn same(thin: &Linked, found: &Replayed, job: &Linked, whole: &Replayed) {
+    assert!(thin.nodes() < job.nodes());
+    for place in 0..job.nodes() as u32 {
+        let (rank, at) = job.node(place);
+        assert_eq!(found.times.nodes[thin.place(rank, at) as usize], whole.times.nodes[place as usize]);
+    }
+    assert_eq!((found.times.messages, found.times.bytes), (whole.times.messages, whole.times.bytes));
+    let sums = |of: &Replayed| -> Vec<(u64, u64)> {
+        let sum = |rank: &Arc<[Exposure]>| rank.iter().fold((0, 0), |(a, b), e| (a + e.exposed, b + e.waiting));
+        of.answers.exposures.iter().map(sum).collect()
+    };
+    assert_eq!((&found.answers.ends, &found.answers.computed), (&whole.answers.ends, &whole.answers.computed));
+    assert_eq!((&found.answers.hosted, sums(found)), (&whole.answers.hosted, sums(whole)));
+    let stretches = |of: &Replayed| of.answers.path.iter().map(|s| (s.start, s.end)).collect::<Vec<_>>();
+    assert_eq!(stretches(found).last(), stretches(whole).last());
+    let launches = |of: &Linked| (0..of.launches() as u32).map(|launch| of.times(launch)).sum::<u32>();
+    assert_eq!(launches(thin), launches(job));
+}
+
+/// Data-parallel ranks of a pipeline, too: whole, folded and thin.
+#[test]
+fn a_job_without_its_copies_takes_what_the_whole_one_takes() {
+    for (name, dp, tp) in [("switch", 6, 4), ("fully_connected", 8, 2), ("ring_1d", 24, 1)] {
+        let grid = grid(dp, tp, None);
+        let thin = Linked::thin(grid.workload()).expect("a job");
+        assert_eq!(thin.copies.map(Copies::count), Some(dp * tp), "{name}");
+        assert!(attempted(&thin, &network(name, dp * tp), Lanes::Device, true).is_ok(), "{name}");
+        simulated(&grid, &network(name, dp * tp), Lanes::Device);
+    }
+    let thin = Linked::thin(grid(4, 4, None).workload()).expect("a job");
+    let lonely = attempted(&thin, &network("mesh_2d_no_wrap", 16), Lanes::Device, true);
+    assert_eq!(lonely.expect_err("the corners of a mesh are no others").code, "AHBM-V125");
 }
 
 #[test]

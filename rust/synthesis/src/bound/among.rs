@@ -84,14 +84,12 @@ impl Part {
                 }
             }
         };
-        let mut inside = vec![false; graph.nodes() as usize];
-        self.inside.iter().for_each(|&v| inside[v as usize] = true);
         let mut cuts = Vec::with_capacity(2);
         if enters > 0 {
-            cuts.push(self.one(graph, enters, Cut::into, |v| !inside[v as usize]));
+            cuts.push(self.one(graph, enters, Cut::into, true));
         }
         if leaves > 0 {
-            cuts.push(self.one(graph, leaves, Cut::from, |v| inside[v as usize]));
+            cuts.push(self.one(graph, leaves, Cut::from, false));
         }
         if collective == ReduceScatter {
             // Of equal ones the first is named: what leaves.
@@ -100,16 +98,10 @@ impl Part {
         cuts
     }
 
-    fn one(
-        &self,
-        graph: &Graph,
-        demand: u64,
-        single: fn(&Graph, u32, u64) -> Cut,
-        inside: impl Fn(u32) -> bool,
-    ) -> Cut {
+    fn one(&self, graph: &Graph, demand: u64, single: fn(&Graph, u32, u64) -> Cut, enters: bool) -> Cut {
         match self.inside[..] {
             [node] => single(graph, node, demand),
-            _ => Cut::out_of(graph, inside, demand),
+            _ => Cut::of_set(graph, &self.inside, enters, demand),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Cuts: what divides the nodes of a network, and what has to cross.
 
-use crate::Graph;
+use crate::{Graph, Link};
 use ahbm_engine::interrupt::spend;
 use ahbm_machine::Ps;
 use std::ops::Range;
@@ -83,6 +83,30 @@ impl Cut {
             }
         }
         Self { parts: Parts::side(graph.nodes(), inside), capacity, links, demand }
+    }
+
+    /// What leaves the nodes of a set, ascending, or with `enters` what enters them; looks at their links alone.
+    pub(crate) fn of_set(graph: &Graph, set: &[u32], enters: bool, demand: u64) -> Self {
+        let across = |&link: &u32| {
+            let Link { from, to, .. } = graph.link(link);
+            set.binary_search(if enters { from } else { to }).is_err()
+        };
+        let own = |&node: &u32| if enters { graph.incoming(node) } else { graph.out(node) };
+        spend(set.iter().map(|node| 4 * own(node).len() as u64).sum());
+        let (mut capacity, mut links) = (0, 0);
+        for &link in set.iter().flat_map(own).filter(|link| across(link)) {
+            capacity += graph.capacity(link);
+            links += 1;
+        }
+        let mut runs: Vec<Range<u32>> = Vec::new();
+        for &node in set {
+            match runs.last_mut() {
+                Some(run) if run.end == node => run.end += 1,
+                _ => runs.push(node..node + 1),
+            }
+        }
+        let cut = Self { parts: Parts::Side(runs), capacity, links, demand };
+        if enters { cut.turned(graph.nodes()) } else { cut }
     }
 
     /// What crosses out of all nodes but one.

@@ -3,6 +3,7 @@
 use super::work::Work;
 use crate::Graph;
 use ahbm_machine::Ps;
+use std::collections::BTreeMap;
 
 /// The longest shortest way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +22,11 @@ const SAMPLE: usize = 64;
 /// Sources that are alike have alike distances; the first of a class stands for all.
 pub(super) fn farthest(graph: &Graph, sources: &[u32], targets: &[u32], work: &mut Work) -> Far {
     let mut met = vec![false; graph.nodes() as usize];
-    let mut is_first = |&&source: &&u32| !std::mem::replace(&mut met[work.alike[source as usize] as usize], true);
+    let exchanged = exchanged(graph, targets);
+    let mut is_first = |&&source: &&u32| {
+        let source = exchanged.as_ref().map_or(source, |by| by[source as usize]);
+        !std::mem::replace(&mut met[work.alike[source as usize] as usize], true)
+    };
     let distinct: Vec<u32> = sources.iter().filter(&mut is_first).copied().collect();
     // A heap costs more than a queue.
     let each = 4 * (graph.links().len() as u64 + u64::from(graph.nodes()));
@@ -39,6 +44,43 @@ pub(super) fn farthest(graph: &Graph, sources: &[u32], targets: &[u32], work: &m
         far.ps = far.ps.max(ps);
     }
     far
+}
+
+/// The ends of a link of a node as numbers within the node, its capacity and its latency.
+type Inner = (u32, u32, u64, Ps);
+
+/// Per NPU the one to which an exchange of nodes takes it that leaves the network and the targets as they are: of the
+/// first node with the same links and the same targets. None where nodes are not joined by a spine alone.
+fn exchanged(graph: &Graph, targets: &[u32]) -> Option<Vec<u32>> {
+    let relayed = graph.relayed().filter(|relayed| relayed.size > 1)?;
+    let nodes = relayed.npus / relayed.size;
+    let within = |vertex: u32| match vertex.checked_sub(relayed.npus) {
+        None => vertex % relayed.size,
+        // The spine has a number of its own.
+        Some(relay) => relayed.size + relay / nodes,
+    };
+    let mut inner: Vec<(Vec<Inner>, Vec<u32>)> = vec![Default::default(); nodes as usize];
+    for (index, link) in (0..).zip(graph.links()) {
+        let of = match (relayed.node(link.from), relayed.node(link.to)) {
+            (Some(one), Some(other)) if one != other => return None,
+            (Some(one), _) | (None, Some(one)) => one,
+            (None, None) => continue,
+        };
+        inner[of as usize].0.push((within(link.from), within(link.to), graph.capacity(index), link.latency_ps));
+    }
+    for node in targets.iter().filter_map(|&target| Some((relayed.node(target)?, target))) {
+        inner[node.0 as usize].1.push(within(node.1));
+    }
+    let mut first = BTreeMap::new();
+    let mut by = Vec::with_capacity(graph.nodes() as usize);
+    for (node, (mut links, mut members)) in (0..).zip(inner) {
+        links.sort_unstable();
+        members.sort_unstable();
+        let stand: u32 = *first.entry((links, members)).or_insert(node);
+        by.extend((0..relayed.size).map(|at| stand * relayed.size + at));
+    }
+    by.extend(relayed.npus..graph.nodes());
+    Some(by)
 }
 
 fn greatest<T: Copy + Ord + Default>(all: &[T], targets: &[u32]) -> T {

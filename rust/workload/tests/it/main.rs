@@ -2,6 +2,7 @@
 
 mod alike;
 mod calls;
+mod copies;
 mod crossings;
 mod dimensions;
 mod replicas;
