@@ -14,6 +14,7 @@ STEP := @scripts/step
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test quick torch torch-tests torch-suite torch-libraries torch-scripts
+.PHONY: viewer
 .PHONY: style lint clippy types windows stubs bench fuzz clean
 
 demo: $(VENV)/.running
@@ -55,6 +56,12 @@ style: $(VENV)/.linting
 
 lint: style clippy types windows stubs
 
+# The types of the viewer's sources, which `scripts/viewer.py` joins; needs npm and, the first time, the network.
+viewer:
+	$(PYTHON) scripts/viewer.py
+	node --test web/test/
+	npx --yes --package typescript@5 tsc -p web
+
 clippy:
 	$(STEP) "clippy" cargo clippy --workspace --all-targets -- -D warnings
 
@@ -95,7 +102,7 @@ fuzz:
 # One wheel, built once and installed in both environments; built again when something that goes into it has changed.
 SOURCES := $(shell find rust python \( -name tests -o -name benches -o -name __pycache__ \) -prune -o \
 	\( -name '*.rs' -o -name '*.py' -o -name '*.pyi' -o -name '*.toml' -o -name '*.yaml' -o -name '*.j2' \
-	-o -name '*.js' -o -name '*.json' \) -print 2>/dev/null) Cargo.toml Cargo.lock pyproject.toml README.md
+	-o -name '*.js' -o -name '*.html' -o -name '*.json' \) -print 2>/dev/null) Cargo.toml Cargo.lock pyproject.toml README.md
 
 $(WHEELS)/.built: $(SOURCES) | $(BIN)/maturin
 	@rm -f $(WHEELS)/ahbm-*.whl

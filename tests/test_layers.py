@@ -31,7 +31,7 @@ LAYERS = (
     ("cli",),
 )
 """From the bottom: a package may import itself, its own floor and every floor below."""
-PUBLIC = {"errors": "base", "distributed": "front", "__main__": "cli"}
+PUBLIC = {"errors": "base", "distributed": "front", "asked": "cli", "__main__": "cli"}
 """Modules at the root of the package, and the package each belongs to."""
 TOGETHER = {"mscclpp", "torch"}
 """Packages of one floor that import each other: scripts of MSCCL++ meet in torch's groups, and `python -m ahbm.torch`

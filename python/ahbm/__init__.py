@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from ahbm import errors as errors
     from ahbm._core import Machine as Machine
     from ahbm._core import Tl as Tl
+    from ahbm.asked import algorithms as algorithms
+    from ahbm.asked import compare as compare
+    from ahbm.asked import explain as explain
+    from ahbm.asked import numerics as numerics
+    from ahbm.asked import report as report
+    from ahbm.asked import topologies as topologies
     from ahbm.base.placement import DeviceTensor as DeviceTensor
     from ahbm.base.placement import DPPolicy as DPPolicy
     from ahbm.core.emulator import Emulator as Emulator
@@ -32,6 +38,7 @@ if TYPE_CHECKING:
     from ahbm.sweeps.space import Space as Space
     from ahbm.sweeps.sweep import Table as Table
     from ahbm.sweeps.sweep import sweep as sweep
+    from ahbm.views.notebook import show as show
 
     __version__: str
 
@@ -48,15 +55,22 @@ _HOMES = {
     "Table": "sweeps.sweep",
     "Tl": "_core",
     "algorithm": "source.function",
+    "algorithms": "asked",
+    "compare": "asked",
     "convert": "runs.plans",
+    "explain": "asked",
     "features": "job.features",
     "inspect": "runs.inspection",
+    "numerics": "asked",
     "open": "job.open",
+    "report": "asked",
     "run": "runs.measure",
+    "show": "views.notebook",
     "spawn": "ranks.launch",
     "sweep": "sweeps.sweep",
     "synthesize": "source.synthesis",
     "tensor": "front.device",
+    "topologies": "asked",
 }
 
 __all__ = [
@@ -73,16 +87,23 @@ __all__ = [
     "Tl",
     "__version__",
     "algorithm",
+    "algorithms",
+    "compare",
     "convert",
     "errors",
+    "explain",
     "features",
     "inspect",
+    "numerics",
     "open",
+    "report",
     "run",
+    "show",
     "spawn",
     "sweep",
     "synthesize",
     "tensor",
+    "topologies",
 ]
 
 
@@ -97,6 +118,13 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'ahbm' has no attribute {name!r}")
     globals()[name] = value
     return value
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """`%load_ext ahbm`: a notebook shows runs with their timelines."""
+    from ahbm.views.notebook import load
+
+    load(shell)
 
 
 def __dir__() -> list[str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, SupportsIndex, TypeAlias, final
 
 import numpy as np
+from _typeshed import Incomplete
 from numpy.typing import NDArray
 from typing_extensions import disjoint_base
 
@@ -1972,6 +1973,18 @@ class Replayed:
     def simulated(self, /) -> int:
         """Ranks that were simulated; the others do what one of these does."""
 
+    def tracks(
+        self, /
+    ) -> tuple[
+        list[tuple[str, int | None]],
+        list[str],
+        list[str],
+        tuple[Incomplete, Incomplete, Incomplete, Incomplete, Incomplete, Incomplete, Incomplete, Incomplete],
+    ]:
+        """What every rank computes and calls, as columns: as `Timeline.tracks`, without the machine below. Parts of a call
+        are joined by the number of their message. Raises `BudgetError` (AHBM-B122) for a job too long to show.
+        """
+
     @property
     def traffic(self, /) -> tuple[int, int, int]:
         """Messages that were sent, their bytes, and events of the simulation."""
@@ -2273,6 +2286,23 @@ class Timeline:
         slots, free slots, messages sent and received until then, and those in it (operation that sent it, since when in
         ps, bytes, the posted receive that claims it). The value of every counter. Raises `DataError` (AHBM-D191) for a
         timeline that was not recorded.
+        """
+
+    def tracks(
+        self, /
+    ) -> tuple[
+        list[tuple[str, int | None]],
+        list[str],
+        list[str],
+        tuple[Incomplete, Incomplete, Incomplete, Incomplete, Incomplete, Incomplete, Incomplete, Incomplete],
+    ]:
+        """What a timeline file of the run shows, as columns.
+
+        Tracks by name, each with the position of the track that it stands in; the names and the origins of slices; and
+        per slice: track, name, origin (u32, 2**32 - 1: none), depth (u8; 1 stands inside the last one of its track with
+        0), message (u32, 2**32 - 1: none), its part in that (u8; 1 sends it, 2 reads it, 3 is one of several that are
+        joined, 4 is a resource that it occupies), start and end (u64, ps). Slices of one track are in order of time.
+        Raises `DataError` (AHBM-V123) without detail, `BudgetError` (AHBM-B122) for a run too long to show.
         """
 
     def write(self, /, path: str | PathLike[str]) -> int:

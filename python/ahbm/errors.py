@@ -98,7 +98,8 @@ class AhbmError(Exception):
     """Base of all errors. ``findings`` holds everything that was found; ``code``, ``message``, ``sites`` and
     ``hint`` are the first finding's."""
 
-    exit_code: ClassVar[int] = 2
+    exit_code: ClassVar[int] = 70
+    """Of a defect, as sysexits.h has it; 2 is what the command line says of options that are none."""
 
     def __init__(
         self, code: str, message: str, *, sites: Iterable[Site | tuple[str, str]] = (), hint: str | None = None

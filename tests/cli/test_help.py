@@ -51,6 +51,13 @@ def test_the_examples_of_a_command_run(
     assert "\n".join(f"  {line}" for line in lines) in told and told.endswith(f"\nMore: {page}\n")
     if name == "report":
         pytest.importorskip("altair")
+    if name == "view":
+        pytest.importorskip("starlette")
+        monkeypatch.setattr("ahbm.views.server.serve", lambda bench, listener, token: listener.close())
+        (tmp_path / "algorithms").mkdir()
+        (tmp_path / "algorithms/my_allreduce.py").write_text((ROOT / "algorithms/my_allreduce.py").read_text("utf-8"))
+        words = "job new --layers 2 --hidden 256 --sequence 128 --tp 2 --micro-batches 2 -o step"
+        assert run("ahbm", shlex.split(words), tmp_path)[0] == 0
     monkeypatch.chdir(tmp_path)
     if any("plan.xml" in line and "-o plan.xml" not in line for line in lines):
         ahbm.synthesize("all_gather", topology="npu_ring_8", size=1 << 16).save("plan.xml")

@@ -66,6 +66,7 @@ BASE: dict[str, list[str]] = {
     "sweep": ["space.yaml", "-o", "rows"],
     "synth": ["all_gather", "-b", "1K", "-t", "ring_1d"],
     "topology": [],
+    "view": ["--port", "0"],
     "tune": ["all_reduce", "-t", "npu_ring_8", "--sizes", "64", "-a", "ring_allreduce", "-o", "tuned"],
 }
 
@@ -110,7 +111,9 @@ def called(arguments: list[str]) -> tuple[object, str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", BASE)
-def test_every_option(command: str, here: Path) -> None:
+def test_every_option(command: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # It would answer until Ctrl-C.
+    monkeypatch.setattr("ahbm.views.server.serve", lambda bench, listener, token: listener.close())
     if command == "astra":
         astra_files.write(here)
     if command in ("check", "convert"):

@@ -45,6 +45,7 @@ COMMANDS = {
     "sweep": ["space.yaml", "-o", "rows"],
     "synth": ["all_reduce", "-b", "1K"],
     "topology": [],
+    "view": ["--port", "0"],
     "tune": ["all_reduce", "-t", "npu_ring_8", "--sizes", "1K", "-a", "ring_allreduce", "-o", "tuned"],
 }
 
@@ -73,7 +74,9 @@ def test_every_command_is_listed_here() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [*COMMANDS, "--help", "--version"])
-def test_a_full_disk(command: str, here: Path) -> None:
+def test_a_full_disk(command: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # It would answer until Ctrl-C.
+    monkeypatch.setattr("ahbm.views.server.serve", lambda bench, listener, token: listener.close())
     if command == "astra":
         astra_files.write(here)
     if command == "calibrate":

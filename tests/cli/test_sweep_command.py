@@ -125,10 +125,13 @@ def test_charts_are_drawn(store: Path, kind: str, monkeypatch: pytest.MonkeyPatc
     pytest.importorskip("altair")
     # Seconds for every page.
     monkeypatch.setattr("ahbm.views.page.Page.html", lambda page: f"<html>{len(page.sections)}")
-    for option in (["--pareto", "time,links"], ["--sensitivity"], []):
+    found = []
+    for option in (["--pareto", "time,links"], ["--sensitivity"], ["--best"], []):
         assert told("show", "rows", *option, "-o", f"c.{kind}") == f"wrote c.{kind}\n"
-        begin = {"svg": b"<svg", "png": b"\x89PNG", "html": b"<html>3" if option[:1] == ["--pareto"] else b"<html>2"}
-        assert Path(f"c.{kind}").read_bytes().startswith(begin[kind])
+        begin = {"svg": b"<svg", "png": b"\x89PNG", "html": b"<html>4" if not option else b"<html>2"}
+        found.append(Path(f"c.{kind}").read_bytes())
+        assert found[-1].startswith(begin[kind])
+    assert kind == "html" or len(set(found)) == 4, "each option draws what it prints"
 
 
 def test_sweeps_of_two_versions_are_compared_by_what_they_are(store: Path) -> None:

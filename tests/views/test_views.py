@@ -193,40 +193,6 @@ def test_a_narrow_window(contents: Contents, tmp_path: Path) -> None:
     assert widths and all(250 < width < 480 for width in widths)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
-def test_the_timeline_names_what_is_pointed_at(contents: Contents, tmp_path: Path) -> None:
-    """Also after the wheel has zoomed and a drag has panned."""
-    path = tmp_path / "report.html"
-    acts = """<script>{
-      const canvas = document.querySelector(".timeline canvas"), told = document.querySelector(".timeline output");
-      const at = (name, x, y, more) => {
-        const box = canvas.getBoundingClientRect();
-        const facts = { clientX: box.left + x, clientY: box.top + y, pointerId: 1, cancelable: true, ...more };
-        canvas.dispatchEvent(name === "wheel" ? new WheelEvent(name, facts) : new PointerEvent(name, facts));
-      };
-      setTimeout(() => {
-        const said = [];
-        at("pointermove", 400, 30); said.push(told.textContent);
-        at("pointermove", 400, 54); said.push(told.textContent);
-        at("wheel", 400, 54, { deltaY: -900 });
-        at("wheel", 400, 54, { deltaX: 300 });
-        at("pointermove", 400, 54); said.push(told.textContent);
-        document.body.dataset.said = said.join("|");
-      }, 500);
-    }</script></body>"""
-    html, _, rest = overview.page(contents).html().rpartition("</body>")
-    path.write_text(html + acts + rest)
-    dom, console = browse(path, "light", "--dump-dom")
-    assert console == ""
-    found = re.search('data-said="(.*?)"', dom.replace("&quot;", "'"))
-    assert found is not None
-    on_path, operation, zoomed = found[1].split("|")
-    for text in (on_path, operation, zoomed):
-        assert re.search(r"^sip \d cube 0 pe 0 · .* · ring_allreduce.py:\d+ · .* to .* \(.* [mnup]s\)$", text), text
-    assert any(f" · {name} · " in on_path for name in colors.CATEGORIES)
-
-
 def test_a_notebook_shows_a_chart_without_network(contents: Contents) -> None:
     chart = overview.page(contents).charts["bandwidth"]
     svg = chart._repr_svg_()
@@ -306,7 +272,7 @@ def test_a_wrong_result_is_not_the_fastest(contents: Contents) -> None:
 def test_a_run_that_takes_no_time_has_no_charts(contents: Contents) -> None:
     alone = gather(replace(SWEEP, overrides={"system.sips.count": 1}))
     page = overview.page(alone)
-    assert page.charts == {} and not any(section.charts or section.timeline for section in page.sections)
+    assert page.charts == {} and not any(section.charts or section.pictures for section in page.sections)
     assert page.headline[0] == f"At 16 KiB no time is taken by {', '.join(ALGORITHMS)}."
     quick = [replace(report, latency_ns=0.0) for report in contents.reports if report.algorithm == ALGORITHMS[0]]
     others = [report for report in contents.reports if report.algorithm == ALGORITHMS[1]]
@@ -342,60 +308,6 @@ def test_a_sweep_of_one_size_shows_its_bound() -> None:
 )
 def test_sizes_have_ticks_that_can_be_read(found: list[int], ticks: list[int]) -> None:
     assert charts.sizes(found).to_dict()["axis"]["values"] == ticks
-
-
-def test_links_are_played_back(contents: Contents) -> None:
-    """Of every link on the map, how busy it is in each part of the run; the whole run is what is shown first."""
-    name = next(iter(contents.explanations))
-    why = contents.explanations[name]
-    assert contents.machine is not None
-    chart = links.sip_links(contents.machine, why)
-    assert chart is not None
-    spec = chart.to_dict()
-    params = {param["name"]: param["value"] for param in spec["params"]}
-    frames = spec["usermeta"]["frames"]
-    assert params["frame"] == -1 and 8 <= frames <= 64 and spec["usermeta"]["latency"] == why.latency_ps
-    used = {link.name: link.busy_ps for link in why.links if "->" in link.name}
-    assert set(params["loads"]) == set(used)
-    for link, load in params["loads"].items():
-        assert len(load) == frames and all(0 <= percent <= 100 for percent in load)
-        assert sum(load) / 100 * why.latency_ps / frames == pytest.approx(used[link], abs=0.005 * why.latency_ps)
-    with pytest.raises(ConfigError, match="AHBM-C129"):
-        why.link_load(0)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
-def test_the_playback_moves_with_its_slider(contents: Contents, tmp_path: Path) -> None:
-    """Colours change, the whole run comes back, and print shows the whole run."""
-    path = tmp_path / "report.html"
-    acts = """<script>setTimeout(async () => {
-      const drawn = () => new Promise((done) => setTimeout(done, 100));
-      const slider = document.querySelector(".playback input"), told = document.querySelector(".playback output");
-      const lines = () => [...document.querySelectorAll("#chart-sip-links path[stroke]")];
-      const seen = () => [told.textContent, slider.getAttribute("aria-valuetext"),
-        lines().map((line) => line.getAttribute("stroke")).join()];
-      const states = [seen()];
-      for (const value of [1, 0, 3]) {
-        slider.value = value;
-        slider.dispatchEvent(new Event("input"));
-        await drawn();
-        states.push(seen());
-      }
-      dispatchEvent(new Event("beforeprint"));
-      await drawn();
-      document.body.dataset.states = JSON.stringify([...states, seen()]);
-    }, 500);</script></body>"""
-    html, _, rest = overview.page(contents).html().rpartition("</body>")
-    path.write_text(html + acts + rest)
-    dom, console = browse(path, "light", "--dump-dom")
-    assert console == ""
-    found = re.search('data-states="(.*?)"', dom)
-    assert found is not None
-    whole, first, again, third, printed = json.loads(found[1].replace("&quot;", '"'))
-    assert whole == again == printed and whole[:2] == ["the whole run"] * 2
-    assert re.fullmatch(r"0 to [\d.]+ (ns|us)", first[0]) and first[0] == first[1] != third[0]
-    assert first[2] != whole[2]
 
 
 def test_every_category_has_a_remedy_and_a_colour() -> None:

@@ -16,7 +16,7 @@ from ahbm.errors import ConfigError
 PANELS = {
     "Run": ("run", "bench", "sweep", "report", "astra"),
     "Check": ("check", "explore", "numerics"),
-    "Understand": ("explain", "inspect", "compare", "features", "paper"),
+    "Understand": ("explain", "inspect", "view", "compare", "features", "paper"),
     "Build": ("init", "new", "synth", "ladder", "tune", "convert", "job", "plan"),
     "Machines, and what there is": ("list", "topology", "calibrate", "probe"),
 }

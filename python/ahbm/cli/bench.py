@@ -12,6 +12,7 @@ import typer
 
 from ahbm.cli import progress
 from ahbm.cli.app import app
+from ahbm.cli.formats import FormatOption, outcomes, refuse_two
 from ahbm.cli.groups import grouped
 from ahbm.cli.ladder import climbed
 from ahbm.cli.options import Check, CollectiveOrPlan, Device, Json, Swept
@@ -54,6 +55,7 @@ def bench(
     as_lines: Annotated[
         bool, typer.Option("--json-lines", help="Print each row as a line of JSON, as soon as it is there.")
     ] = False,
+    ci: FormatOption = None,
 ) -> None:
     """Sweep a collective, a plan or a script over sizes; nccl-tests' columns, simulated times.
 
@@ -68,6 +70,7 @@ def bench(
     from ahbm.table import nccl
     from ahbm.table.running import attempt
 
+    refuse_two(ci, [("--json", as_json), ("--json-lines", as_lines), ("--vary", swept.vary)])
     expected = c.load(baseline) if baseline is not None else None
     swept.refuse_sizes_given_twice(context)
     target = target or swept.calibrated_for()
@@ -78,9 +81,21 @@ def bench(
     if ladder is not None:
         raise ConfigError("AHBM-C146", "--ladder is for variations", hint="--vary instances=1,2,4")
     sweeps = swept.sweeps(target, arguments_of(context), **how)
-    if not as_json and not as_lines:
+    if not as_json and not as_lines and ci is None:
         typer.echo("\n".join(dict.fromkeys(line for sweep in sweeps for line in nccl.header(sweep))))
     rows = attempt(sweeps, **swept.runs)
+    if ci is not None:
+        with outcomes("bench", ci) as gathered:
+            assert gathered is not None
+            cells = []
+            for cell in rows:
+                cells.append(cell)
+                gathered.cell(cell)
+            progress.clear()
+            if expected is not None:
+                c.gate(c.compare(expected, [cell for cell in cells if isinstance(cell, Report)]))
+            fail(cells)
+        return
     if as_json:
         cells = list(rows)
         progress.clear()

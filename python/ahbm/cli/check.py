@@ -15,6 +15,7 @@ from ahbm.base.verdicts import exit_code
 from ahbm.cli import completion
 from ahbm.cli.app import app
 from ahbm.cli.excerpts import Excerpts
+from ahbm.cli.formats import FormatOption, outcomes, refuse_two
 from ahbm.cli.groups import grouped
 from ahbm.cli.options import Files, Json, Terms, is_given, parse_ranks, refuse_given
 from ahbm.cli.targets import Targeted, arguments_of
@@ -85,11 +86,13 @@ def check(
         typer.Option("--groups", metavar="FILE", help="Jobs: ranks of the process groups by name, as JSON."),
     ] = None,
     as_json: Json = False,
+    ci: FormatOption = None,
 ) -> None:
     """Check algorithms: correct, wrong, deadlock, race, ...; the exit code tells which."""
     from ahbm.dsl.script import Script, imports_language
     from ahbm.runs import verdict as c
 
+    refuse_two(ci, [("--json", as_json)])
     if bool(files) == bool(algorithms):
         raise ConfigError(
             "AHBM-C170", "give either files or --algorithm", hint="ahbm check plan.xml, or ahbm check -a ring_allreduce"
@@ -138,12 +141,16 @@ def check(
             )
 
     verdicts, excerpts = set(), Excerpts()
-    for answer in answers():
-        found = advised(answer.findings, files or (), "check") if answer.findings else ()
-        checked = replace(answer, findings=found)
-        typer.echo(json.dumps(checked.to_json()) if as_json else excerpts.below(str(checked)))
-        verdicts.add(checked.verdict)
-    raise typer.Exit(exit_code(verdicts))
+    with outcomes("check", ci) as gathered:
+        for answer in answers():
+            found = advised(answer.findings, files or (), "check") if answer.findings else ()
+            checked = replace(answer, findings=found)
+            verdicts.add(checked.verdict)
+            if gathered is not None:
+                gathered.checked(checked)
+            else:
+                typer.echo(json.dumps(checked.to_json()) if as_json else excerpts.below(str(checked)))
+        raise typer.Exit(exit_code(verdicts))
 
 
 OF_FILES = ("slots", "quirks", "lenient", "limits", "program", "frontend", "orders", "calls", "groups")

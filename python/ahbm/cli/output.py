@@ -19,7 +19,8 @@ def print_rows(
     cells: Iterable[tuple[Report | Refused, Sequence[str]]], line: Callable[[Report | Refused], str] | None = None
 ) -> list[Report | Refused]:
     """Prints each cell when it is known: its row of nccl-tests' table, below the names of the columns where algorithm,
-    machine or the settings beside the cell are others than before; with `line`, what that makes of it. Gives all."""
+    machine or the settings beside the cell are others than before; with `line`, what that makes of it, if anything.
+    Gives all."""
     from ahbm.table import nccl
 
     found: list[Report | Refused] = []
@@ -27,8 +28,9 @@ def print_rows(
     for cell, settings in cells:
         progress.clear()
         if line is not None:
-            typer.echo(line(cell))
-            sys.stdout.flush()
+            if text := line(cell):
+                typer.echo(text)
+                sys.stdout.flush()
         else:
             if above != (above := (cell.algorithm, cell.machine, settings)):
                 typer.echo("\n".join(nccl.columns(cell, settings)))

@@ -18,6 +18,7 @@ from ahbm.base.load import load_bytes
 from ahbm.cli import completion, progress
 from ahbm.cli.app import app
 from ahbm.cli.excerpts import Excerpts
+from ahbm.cli.formats import FormatOption, Outcomes, outcomes, refuse_two
 from ahbm.cli.groups import grouped
 from ahbm.cli.interrupts import leave_to_script
 from ahbm.cli.options import Algorithms, Asked, Check, Graphs, Json, NoData
@@ -90,6 +91,7 @@ def run(
         bool, typer.Option("--best", help="Jobs: try every algorithm for every kind of call; say what each saves.")
     ] = False,
     as_json: Json = False,
+    ci: FormatOption = None,
 ) -> None:
     """Run one collective, a plan or a script on the emulated machine.
 
@@ -104,6 +106,7 @@ def run(
     from ahbm.runs.report import Report
 
     args = arguments_of(context)
+    refuse_two(ci, [("--json", as_json), ("--best", best)])
     if not is_case(target):
         if (check, et, trace) != (None, None, None):
             raise ConfigError(
@@ -113,7 +116,7 @@ def run(
             )
         what = "says itself what is called, of which type and size, and prints what it likes"
         only(target, what, given(asked.options()), names_of(Where) | {"algorithm"})
-        more = {"no-data": no_data, "best": best, "json": as_json}
+        more = {"no-data": no_data, "best": best, "json": as_json, "format": ci is not None}
         refuse(target, what, [name for name, on in more.items() if on])
         _script(Path(target), args, asked)
         return
@@ -130,9 +133,12 @@ def run(
         if (et, trace) != (None, None):
             raise ConfigError("AHBM-C146", f"--et and --trace are for one run, not for {len(cells)}")
         if check is None and not best and cells[0].open(target, args=args).is_job:
+            refuse(target, "is a job, which several machines run", ["format"] if ci is not None else [])
             _each_job(target, cells, as_json)
             return
-        _each(target, [cell.open(target, args=args) for cell in cells], not no_data, check, as_json)
+        runs = [cell.open(target, args=args) for cell in cells]
+        with outcomes("run", ci) as gathered:
+            _each(target, runs, not no_data, check, as_json, gathered)
         return
     if best:
         found = asked.open(target, args=args).best()
@@ -141,16 +147,22 @@ def run(
         return
     if trace is not None:
         check_timeline_name(trace)
-    report = asked.open(target, args=args).run(data=not no_data, check=check)
-    if et is not None:
-        report.write_trace(et)
-    if trace is not None:
-        report.write_timeline(trace)
-    typer.echo(json.dumps(report.to_json(), indent=2) if as_json else Excerpts().below(str(report)))
-    fail_if_wrong([report] if isinstance(report, Report) else [])
+    with outcomes("run", ci) as gathered:
+        report = asked.open(target, args=args).run(data=not no_data, check=check)
+        if et is not None:
+            report.write_trace(et)
+        if trace is not None:
+            report.write_timeline(trace)
+        if gathered is not None:
+            gathered.cell(report)
+        else:
+            typer.echo(json.dumps(report.to_json(), indent=2) if as_json else Excerpts().below(str(report)))
+        fail_if_wrong([report] if isinstance(report, Report) else [])
 
 
-def _each(target: str, runs: Sequence[Target], data: bool, check: str | None, as_json: bool) -> None:
+def _each(
+    target: str, runs: Sequence[Target], data: bool, check: str | None, as_json: bool, gathered: Outcomes | None
+) -> None:
     """Prints a row for each run, or a line of JSON: its report, or the error of one that did not run.
 
     What is timed has no row, and prints what it says of itself. Raises the error of the first that did not run, after
@@ -170,7 +182,10 @@ def _each(target: str, runs: Sequence[Target], data: bool, check: str | None, as
             if case is None:
                 timed = run.run(data=data, check=check)
                 progress.clear()
-                typer.echo(json.dumps(timed.to_json()) if as_json else str(timed))
+                if gathered is not None:
+                    gathered.cell(timed)
+                else:
+                    typer.echo(json.dumps(timed.to_json()) if as_json else str(timed))
                 continue
             settings = [f"# set {key}={value}" for key, value in (run.options.overrides or {}).items()]
             asked = case.request
@@ -179,8 +194,16 @@ def _each(target: str, runs: Sequence[Target], data: bool, check: str | None, as
             assert isinstance(cell, Report | Refused)
             yield cell, settings
 
-    cells = print_rows(found(), (lambda cell: json.dumps(cell.to_json())) if as_json else None)
-    for line in nccl.footer(cells) if not as_json else ():
+    def silent(cell: Report | Refused) -> str:
+        return ""
+
+    cells = print_rows(
+        found(), (lambda cell: json.dumps(cell.to_json())) if as_json else silent if gathered is not None else None
+    )
+    if gathered is not None:
+        for cell in cells:
+            gathered.cell(cell)
+    for line in nccl.footer(cells) if not as_json and gathered is None else ():
         typer.echo(line)
     fail(cells)
 

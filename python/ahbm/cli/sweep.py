@@ -247,9 +247,10 @@ def _show(
         from ahbm.views.page import require_extra
 
         require_extra()
-        from ahbm.views.sweeps import draw
+        from ahbm.views.sweeps import What, draw
 
-        draw(store.rows(), [] if best else goals, output, Path(folder).name)
+        what: What = "pareto" if pareto is not None else "best" if best else "sensitivity" if sensitivity else ""
+        draw(store.rows(), what, goals, output, Path(folder).name)
         typer.echo(f"wrote {output}")
         return
     if sensitivity:

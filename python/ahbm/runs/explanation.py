@@ -19,7 +19,7 @@ from ahbm.runs.advice import BUDGET, SIMULATED, SIPS, Advice, Advisor, link_clas
 from ahbm.runs.answer import described, sentences
 
 if TYPE_CHECKING:
-    from ahbm._core import Program, Timeline
+    from ahbm._core import Machine, Program, Timeline
     from ahbm.core.limits import Bound
     from ahbm.runs.rivals import Alternatives
 
@@ -432,6 +432,20 @@ class Explanation:
         """
         op, category, start, end = self._timeline.intervals(agent)
         return tuple(column.astype(np.int64) for column in (start, end, op, category))
+
+    def tracks(self) -> Any:
+        """The run as rows of slices, as `Timeline.tracks`. Raises BudgetError (AHBM-B122) for one too long to show."""
+        return self._timeline.tracks()
+
+    @property
+    def machine(self) -> Machine:
+        """The machine of the run."""
+        return self._program.machine
+
+    @property
+    def rank_of_agents(self) -> list[int]:
+        """The rank of each agent."""
+        return self._ranks
 
     @property
     def places(self) -> list[str]:

@@ -100,11 +100,13 @@ def run_collective(request: pytest.FixtureRequest) -> Callable[..., Report]:
         dtype: str = "f16",
         **more: Any,
     ) -> Report:
+        __tracebackhide__ = True
         import ahbm
         from ahbm.base.collectives import COLLECTIVES
         from ahbm.base.elements import element
         from ahbm.config.ccl import ENV
         from ahbm.core.emulator import Emulator
+        from ahbm.errors import AhbmError
 
         if topology is None:
             topology = chosen.get("topology")
@@ -117,6 +119,10 @@ def run_collective(request: pytest.FixtureRequest) -> Callable[..., Report]:
             ranks = emulator.settings(algorithm).world_size or emulator.world_size
             chunks = COLLECTIVES[collective].chunks(ranks) if collective in COLLECTIVES else 1
             more["bytes_per_rank"] = elements * chunks * element(dtype).storage.itemsize
-        return ahbm.run(collective, algorithm, dtype=dtype, check=True, emulator=emulator, **more)
+        try:
+            return ahbm.run(collective, algorithm, dtype=dtype, check=True, emulator=emulator, **more)
+        except AhbmError as error:
+            # A test that fails shows its own line and the kernel's, which the error names: none of this package.
+            raise error.with_traceback(None)  # noqa: B904
 
     return run

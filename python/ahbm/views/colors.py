@@ -46,8 +46,6 @@ _KIND_OF = {"await": "wait", "acquire": "wait", "fence": "signal", "recv_async":
 
 USE = ("#d7e3ef", "#8fbbe0", "#3f86c6", "#1d4f91", "#0a2348")
 """From idle to busy all the time, ever darker; on panels that are light."""
-USE_DARK = ("#33404f", "#2f6599", "#4b9be0", "#9fd0f7", "#eef7ff")
-"""The same, ever lighter; on panels that are dark."""
 
 
 def kind(what: str) -> str:

@@ -9,11 +9,11 @@ import altair as alt
 import numpy as np
 
 from ahbm.base.collectives import COLLECTIVES
-from ahbm.errors import AhbmError
+from ahbm.errors import AhbmError, BudgetError
 from ahbm.job.replay import JobReport
 from ahbm.ranks.calls import CallRecord, Row
 from ahbm.runs.advice import BUDGET, best_of
-from ahbm.views import answer, colors, reasons, spans
+from ahbm.views import answer, colors, job_lanes, reasons, spans
 from ahbm.views.charts import WIDTH, tooltip, zoomed
 from ahbm.views.page import Page, Section
 from ahbm.views.words import time
@@ -95,8 +95,11 @@ def _job(report: JobReport) -> Page:
     except AhbmError as error:
         text = f"The job is too large to explain as a whole: {error.code} {error.message}."
         sections.append(Section("why", "Why it took this long", text))
+    shown = _timeline(report, explanation)
     if explanation is not None:
-        sections += reasons.sections({report.job: explanation}, machine, charts)
+        sections += reasons.sections({report.job: explanation}, machine, charts, shown=shown)
+    else:
+        sections.append(shown)
     facts = [
         ("topology", report.machine),
         ("calls that overlap others", f"{report.together:,} of {len(report.calls):,}"),
@@ -110,6 +113,19 @@ def _job(report: JobReport) -> Page:
     subtitle = "All times are simulated; no data was moved. Exposed is time in which a rank did not compute."
     title = f"{report.job} on {report.topology}, {len(report.ranks)} ranks"
     return Page(title, subtitle, sections, charts, facts, _answer(report, table, explanation))
+
+
+def _timeline(report: JobReport, explanation: Explanation | None) -> Section:
+    """Every rank over time."""
+    text = (
+        "Every rank has a lane of what it computes and of the communication that is exposed. A click on its name shows "
+        "its calls and messages; an arrow leads from the rank that came last to a call to the others."
+    )
+    try:
+        shown = job_lanes.of_job(report, explanation, f"timeline of {report.job} (simulated)")
+    except BudgetError as error:
+        return Section("timeline", "Timeline", f"The job is too long to show: {error.code} {error.message}.")
+    return Section("timeline", "Timeline", text, pictures=[(report.job, shown)])
 
 
 def _stretches(report: JobReport) -> list[list[str]]:

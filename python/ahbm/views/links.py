@@ -35,13 +35,6 @@ BETWEEN_CUBES = re.compile(r"sip(\d+)\.(cube\d+)\.ucie_([NESW])\d+")
 STEPS = {"N": (0, -1), "E": (1, 0), "S": (0, 1), "W": (-1, 0)}
 
 
-MOST_FRAMES = 64
-"""Parts of the run in the playback of a drawing."""
-LEAST_FRAMES = 8
-MOST_LOADS = 64_000
-"""Numbers in a playback, about: many links have fewer frames."""
-
-
 def positions(machine: Machine) -> dict[str, Point]:
     """The position of each SIP in the drawing: grids as grids, their planes in a square; others on a circle.
 
@@ -82,21 +75,25 @@ def sip_links(machine: Machine, explanation: Explanation) -> Chart | None:
     if not used:
         return None
     places = positions(machine)
-    wraps = machine.topology.startswith("torus") or machine.topology == "hypercube"
-    plane = machine.sip_w * machine.sip_h
     rows = []
     for (start, end), link in (_named(_idle(machine.links_between_sips()), BETWEEN_SIPS) | used).items():
-        a, b = places[start], places[end]
-        planes = [int(name[3:]) // plane if plane and name != "switch" else 0 for name in (start, end)]
-        if planes[0] != planes[1]:
-            ahead = 1 if planes[1] > planes[0] else -1
-            rows += _rows(link, latency_ps, *_stubs(a, b, (0.34 * ahead, -0.34 * ahead)))
-        elif wraps and math.dist(a, b) > LONG:
-            rows += _rows(link, latency_ps, *_stubs(a, b, _towards(b, a)))
-        else:
-            rows += _rows(link, latency_ps, _curve(a, b, bent=bool(machine.sip_w) and math.dist(a, b) > LONG))
+        rows += _rows(link, latency_ps, *lines_of(machine, places, start, end))
     deep = "; links to other planes are slanted" if machine.sip_d > 1 else ""
-    return _drawn(rows, places, f"links between SIPs (simulated){deep}", explanation)
+    return _drawn(rows, places, f"links between SIPs (simulated){deep}")
+
+
+def lines_of(machine: Machine, places: dict[str, Point], start: str, end: str) -> list[list[Point]]:
+    """The lines that stand for the link between two places: one, or two stubs where it would cross others."""
+    wraps = machine.topology.startswith("torus") or machine.topology == "hypercube"
+    plane = machine.sip_w * machine.sip_h
+    a, b = places[start], places[end]
+    planes = [int(name[3:]) // plane if plane and name != "switch" else 0 for name in (start, end)]
+    if planes[0] != planes[1]:
+        ahead = 1 if planes[1] > planes[0] else -1
+        return list(_stubs(a, b, (0.34 * ahead, -0.34 * ahead)))
+    if wraps and math.dist(a, b) > LONG:
+        return list(_stubs(a, b, _towards(b, a)))
+    return [curve(a, b, bent=bool(machine.sip_w) and math.dist(a, b) > LONG)]
 
 
 def cube_links(machine: Machine, explanation: Explanation) -> Chart | None:
@@ -114,8 +111,8 @@ def cube_links(machine: Machine, explanation: Explanation) -> Chart | None:
     rows = []
     for (_, cube, heading), link in ports.items():
         (x, y), (dx, dy) = places[cube], STEPS[heading]
-        rows += _rows(link, latency_ps, _curve((x, y), (x + dx, y + dy)))
-    return _drawn(rows, places, f"links between the cubes of sip{shown} (simulated)", explanation)
+        rows += _rows(link, latency_ps, curve((x, y), (x + dx, y + dy)))
+    return _drawn(rows, places, f"links between the cubes of sip{shown} (simulated)")
 
 
 def _named(links: Iterable[Link], pattern: re.Pattern[str]) -> dict[tuple[str, ...], Link]:
@@ -132,7 +129,7 @@ def _idle(names: Iterable[str]) -> list[Link]:
     return [Link(name, 0, 0, 0, 0, 0) for name in names]
 
 
-def _curve(a: Point, b: Point, bent: bool = False) -> list[Point]:
+def curve(a: Point, b: Point, bent: bool = False) -> list[Point]:
     """The line from a to b, beside that of the opposite direction; bent, it leads around the places in between."""
     length = math.dist(a, b) or 1.0
     dx, dy = -(b[1] - a[1]) / length, (b[0] - a[0]) / length
@@ -152,7 +149,7 @@ def _towards(a: Point, b: Point) -> Point:
 
 def _stubs(a: Point, b: Point, out: Point) -> tuple[list[Point], list[Point]]:
     """A link that would cross others: out of one place, into the other."""
-    return _curve(a, (a[0] + out[0], a[1] + out[1])), _curve((b[0] - out[0], b[1] - out[1]), b)
+    return curve(a, (a[0] + out[0], a[1] + out[1])), curve((b[0] - out[0], b[1] - out[1]), b)
 
 
 def _rows(link: Link, latency_ps: int, *lines: list[Point]) -> list[Row]:
@@ -178,15 +175,7 @@ def _rows(link: Link, latency_ps: int, *lines: list[Point]) -> list[Row]:
     return rows
 
 
-def _loads(explanation: Explanation, shown: set[str]) -> dict[str, list[int]]:
-    """How busy each of the links shown is, in % of each of some equal parts of the run."""
-    frames = max(LEAST_FRAMES, min(MOST_FRAMES, MOST_LOADS // max(len(shown), 1)))
-    part = max(explanation.latency_ps, 1) / frames
-    busy = explanation.link_load(frames)
-    return {name: [min(round(100 * ps / part), 100) for ps in busy[name]] for name in sorted(shown & busy.keys())}
-
-
-def _drawn(rows: list[Row], places: dict[str, Point], title: str, explanation: Explanation) -> Chart:
+def _drawn(rows: list[Row], places: dict[str, Point], title: str) -> Chart:
     xs, ys = [p[0] for p in places.values()], [p[1] for p in places.values()]
     wide, high = (max(axis) - min(axis) + 2 * MARGIN for axis in (xs, ys))
     x = alt.Scale(domain=[min(xs) - MARGIN, max(xs) + MARGIN], nice=False, zero=False)
@@ -194,17 +183,11 @@ def _drawn(rows: list[Row], places: dict[str, Point], title: str, explanation: E
     # Lines in use over idle ones.
     rows.sort(key=lambda row: row["messages"] > 0)
     legend = alt.Legend(type="gradient", format=".2~p", orient="bottom", gradientLength=200)
-    # No range: the page gives it, on light ground darker where busy, on dark ground lighter.
-    most = max(row["busy"] for row in rows)
-    # -1 is the whole run; a page sets the frame. Of a part of the run the scale leads to busy all the time.
-    loads = _loads(explanation, {row["link"] for row in rows})
-    playback = [alt.param(name="frame", value=-1), alt.param(name="loads", value=loads)]
-    scale = alt.Scale(domainMin=0, domainMax=alt.ExprRef(f"frame < 0 ? {most} : 1"))
-    busy = alt.Color("now:Q", title="busy, part of the time", scale=scale, legend=legend)
-    now = {"now": "frame < 0 ? datum.busy : loads[datum.link][frame] / 100"}
+    # No range: who draws it gives it, on light ground darker where busy, on dark ground lighter.
+    busy = alt.Color("busy:Q", title="busy, part of the time", scale=alt.Scale(domainMin=0), legend=legend)
     tooltips = [*tooltip("link:N"), alt.Tooltip("busy:Q", format=".1%"), *tooltip("messages:Q", "waited_ns:Q")]
     drawn = alt.Chart(alt.InlineData(values=rows))
-    in_use = drawn.transform_filter("datum.messages > 0").transform_calculate(**now)
+    in_use = drawn.transform_filter("datum.messages > 0")
     at = {"x": alt.X("x:Q", axis=None, scale=x), "y": alt.Y("y:Q", axis=None, scale=y), "tooltip": tooltips}
     lines = {"detail": alt.Detail("line:N"), "order": alt.Order("order:Q"), **at}
     idle = drawn.transform_filter("datum.messages == 0").mark_line(strokeWidth=1, strokeDash=[2, 3], color="#8a94a0")
@@ -216,8 +199,6 @@ def _drawn(rows: list[Row], places: dict[str, Point], title: str, explanation: E
     boxes = nodes.mark_square(size=620, color=NODE, stroke="#8a94a0", strokeWidth=1, opacity=1)
     names = nodes.mark_text(fontSize=12, color=NODE_INK).encode(text="node:N")
     shown = [idle.encode(**lines), used.encode(color=busy, **lines), heads.encode(color=busy, **{**at, **arrows})]
-    chart: Chart = alt.layer(*shown, boxes, names).add_params(*playback)
+    chart: Chart = alt.layer(*shown, boxes, names)
     step = max(STEP_PX, LEAST_PX / wide)
-    return chart.properties(
-        width=round(step * wide), height=round(step * high), title=title, autosize="pad"
-    ).properties(usermeta={"frames": len(next(iter(loads.values()), ())), "latency": explanation.latency_ps})
+    return chart.properties(width=round(step * wide), height=round(step * high), title=title, autosize="pad")

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from ahbm.base.store import make_folders, store
 from ahbm.errors import ConfigError
-from ahbm.views.colors import USE, USE_DARK
 from ahbm.views.drawing import Drawing
 
 if TYPE_CHECKING:
@@ -32,8 +31,8 @@ class Section:
     columns: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()
     charts: Sequence[str] = ()
-    timeline: Mapping[str, Any] | None = None
-    """What `ahbm.views.timeline` gives."""
+    pictures: Sequence[tuple[str, Mapping[str, Any]]] = ()
+    """Runs by name, as `ahbm.views.workbench` and `ahbm.views.job_lanes` make them; one at a time is shown."""
 
 
 @dataclass(frozen=True)
@@ -64,18 +63,17 @@ class Page:
         )
         shown = [name for section in self.sections for name in section.charts]
         specs = {name: self.charts[name].to_dict() for name in shown}
-        timelines = {section.key: section.timeline for section in self.sections if section.timeline}
+        pictures = {section.key: section.pictures for section in self.sections if section.pictures}
         return environment.get_template("page.html.j2").render(
             title=self.title,
             subtitle=self.subtitle,
             sections=self.sections,
             facts=self.facts,
             headline=self.headline,
-            bundle=Markup(bundle().result().replace("</script", "<\\/script")),
+            bundle=Markup(bundle().result().replace("</script", "<\\/script") if specs else ""),
             specs=Markup(_json(specs)),
-            timelines=Markup(_json(timelines)),
-            ramps=Markup(_json({"light": USE, "dark": USE_DARK})),
-            script=Markup((Path(__file__).parent / "timeline.js").read_text()),
+            pictures=Markup(_json(pictures)),
+            viewer=Markup(viewer()),
         )
 
     def _repr_html_(self) -> str:
@@ -100,6 +98,16 @@ class Page:
                 raise ConfigError("AHBM-C161", f"no charts as {kind}", hint="svg or png")
             paths.append(path)
         return paths
+
+
+USED = "RAMPS, button, copied, csv, mount, save, sortable"
+"""What a page's script takes of the viewer."""
+
+
+def viewer() -> str:
+    """The viewer for a page's script, which goes on behind it, with names of its own."""
+    text = (Path(__file__).parent / "viewer.js").read_text(encoding="utf-8")
+    return f"const {{ {USED} }} = (() => {{\n{text[: text.rindex('export {')]}return {{ {USED} }};\n}})();"
 
 
 def _json(data: object) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping
 from typing import TYPE_CHECKING
 
+from ahbm.errors import BudgetError
 from ahbm.runs.advice import best_of
 from ahbm.runs.answer import gain
 from ahbm.views.page import Section
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 MOST_LINES = 30
 """Rows of the table of lines; the section says how many more there are."""
 MOST_LINKS = 12
+MOST_RUNS = 6
+"""Runs that the timeline of a page can show; one after the other."""
+LEAST_BARS = 4_000
+"""Of each of them."""
 HELP = ("change", "takes", "change of time", "shown by")
 
 
@@ -27,13 +32,13 @@ def sections(
     machine: Machine | None,
     charts: MutableMapping[str, alt.TopLevelMixin],
     where: str = "",
+    shown: Section | None = None,
 ) -> list[Section]:
     """The time, taken apart: by category for every run, over lines, PEs and links for the quickest. Adds its charts to
-    `charts`, those that the timeline shows better for files only. `where` is the size, for titles. None of a run that
-    takes no time.
+    `charts`, those that the timeline shows better for files only. `where` is the size, for titles; `shown` the
+    timeline, where it is not that of PEs. None of a run that takes no time.
     """
     from ahbm.views import why
-    from ahbm.views.timeline import timeline
 
     name = min(explanations, key=lambda name: explanations[name].latency_ps)
     best = explanations[name]
@@ -44,15 +49,35 @@ def sections(
     charts["agents"] = why.agents(best, f"time of PEs under {name} (simulated)")
     charts["gantt"] = why.gantt(best, f"operations of PEs under {name} (simulated)")
     found = [_why(name, best), *_help(best)]
-    text = (
-        f"What every PE did under {name}, from launch to end, and what it waited for. The first lane is the critical "
-        "path by what it was spent on; a red line below an operation marks it as part of that path."
-    )
-    shown = timeline(best, f"timeline of {name} (simulated)")
-    found.append(Section("timeline", "Timeline", text, timeline=shown))
+    found.append(shown or timeline(explanations, machine))
     if best.links:
         found.append(_links(name, best, machine, charts))
     return found
+
+
+def timeline(explanations: Mapping[str, Explanation], machine: Machine | None) -> Section:
+    """The runs as lanes of their ranks over time, the quickest first."""
+    from ahbm.views import workbench
+
+    names = sorted(explanations, key=lambda name: explanations[name].latency_ps)
+    text = (
+        "Every rank has a lane of what its kernel does, and one of what it sends. The first lane is the critical path "
+        "by what it was spent on; a red line marks it on the lanes that it runs on. The links below are shown for the "
+        "time under the pointer."
+    )
+    if len(names) > MOST_RUNS:
+        text += f" The quickest {MOST_RUNS} of {len(names)} runs."
+        names = names[:MOST_RUNS]
+    most = max(workbench.MOST_BARS // len(names), LEAST_BARS)
+    pictures = []
+    for name in names:
+        try:
+            shown = workbench.of_run(explanations[name], machine, f"timeline of {name} (simulated)", most)
+        except BudgetError as error:
+            text += f" That of {name} is left out: {error.message} ({error.code})."
+        else:
+            pictures.append((name, shown))
+    return Section("timeline", "Timeline", text, pictures=pictures)
 
 
 def _why(name: str, best: Explanation) -> Section:
@@ -93,12 +118,10 @@ def _links(
 ) -> Section:
     from ahbm.views import links
 
-    drawn: dict[str, alt.TopLevelMixin | None] = {}
+    # Drawings for files: a page has the map of the viewer.
     if machine is not None:
-        drawn["sip-links"] = links.sip_links(machine, best)
-        drawn["cube-links"] = links.cube_links(machine, best)
-    shown: dict[str, alt.TopLevelMixin] = {key: chart for key, chart in drawn.items() if chart is not None}
-    charts.update(shown)
+        drawn = {"sip-links": links.sip_links(machine, best), "cube-links": links.cube_links(machine, best)}
+        charts.update({key: chart for key, chart in drawn.items() if chart is not None})
     rows = [
         [
             link.name,
@@ -108,10 +131,11 @@ def _links(
             f"{link.waited_ps / 1000:,.2f}",
             f"{link.path_ps / 1000:,.2f}",
         ]
-        for link in sorted(best.links, key=lambda link: (-link.waited_ps, -link.path_ps, -link.busy_ps))[:MOST_LINKS]
+        for link in sorted(best.links, key=lambda link: (-link.path_ps, -link.waited_ps, -link.busy_ps))[:MOST_LINKS]
     ]
-    text = f"Of {len(best.links):,} used links those that messages waited for longest."
-    if shown:
-        text += f" How busy all were under {name}: an arrow for each direction, a dotted line where nothing crossed it."
+    text = (
+        f"Of {len(best.links):,} links that {name} uses, those that the critical path spends most time on, then those "
+        "that messages waited for longest. The timeline shows all of them."
+    )
     columns = ("link", "busy (%)", "messages", "of them waited", "waited (ns)", "on the critical path (ns)")
-    return Section("links", "Links", text, columns, rows, list(shown))
+    return Section("links", "Links", text, columns, rows)

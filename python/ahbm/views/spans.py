@@ -74,22 +74,6 @@ def operations(explanation: Explanation, most: int) -> Picture:
     return Picture([places[agent] for agent in chosen], chosen, spans, every, left_out("operations", shortest))
 
 
-def waits(explanation: Explanation, agents: Sequence[int], most: int) -> Picture:
-    """The times in which these agents wait or have ended before others, a lane for each agent: about `most` bars."""
-    kinds, places = categories(), names(explanation)
-    waiting = np.array([name.startswith(("waiting", "idle")) for name in kinds])
-    found = [explanation.intervals(agent) for agent in agents]
-    found = [tuple(column[waiting[interval[3]]] for column in interval) for interval in found]
-    starts, ends, ops, category = (_joined([interval[side] for interval in found]) for side in range(4))
-    lanes = np.repeat(np.arange(len(agents)), [len(interval[0]) for interval in found])
-    merged, shortest = fitted(starts, ends, lanes, most)
-    spans = [
-        Span(start, end, int(lanes[at]), agents[int(lanes[at])], int(ops[at]), kinds[int(category[at])], count)
-        for start, end, at, count in merged
-    ]
-    return Picture([places[agent] for agent in agents], agents, spans, "", left_out("waits", shortest))
-
-
 def path(explanation: Explanation, most: int) -> Picture:
     """The critical path from launch to end, about `most` bars, on a lane for each PE that it comes to; many PEs share
     lanes.

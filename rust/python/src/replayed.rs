@@ -4,6 +4,7 @@ use crate::interrupt::interruptible;
 use crate::logs::{self, Part};
 use crate::machine::Machine;
 use crate::program::{PIECES, Program};
+use crate::timeline::{AllTracks, as_columns};
 use ahbm_emulator::training::{self, Launch, Replay, Terms, Why};
 use ahbm_emulator::{Options, Span, simulate};
 use ahbm_findings::Diagnostic;
@@ -207,6 +208,14 @@ impl Replayed {
                 .map_err(|finding| vec![finding])?;
             Ok((files, merged.contended))
         })
+    }
+
+    /// What every rank computes and calls, as columns: as `Timeline.tracks`, without the machine below. Parts of a call
+    /// are joined by the number of their message. Raises `BudgetError` (AHBM-B122) for a job too long to show.
+    fn tracks<'py>(&self, py: Python<'py>) -> PyResult<AllTracks<'py>> {
+        let (job, machine) = (&self.job, &*self.machine.inner);
+        let make = || Tracks::of_replay(job, &self.found.times, machine, None).map_err(|finding| vec![finding]);
+        Ok(as_columns(py, interruptible(py, make)?))
     }
 
     /// Writes the job as a timeline to look at: for Perfetto (`.pftrace`), or as Chrome's trace-event JSON (`.json`).

@@ -9,7 +9,7 @@ use ahbm_findings::Diagnostic;
 use ahbm_program::AgentId;
 use ahbm_views::credit::Chunks;
 use ahbm_views::timeline_file::Format;
-use ahbm_views::tracks::{self, Flow, Tracks};
+use ahbm_views::tracks::{self, Flow, Slice, Tracks};
 use ahbm_wire::store::{Output, store};
 use numpy::{Element, PyArray1};
 use pyo3::prelude::*;
@@ -44,6 +44,48 @@ type Message = (u32, u64, u64, Option<u32>);
 type Queue = (u32, u32, u32, u32, u64, u64, Vec<Message>);
 /// All agents, queues, and counters.
 type AllAt = (Vec<Option<Doing>>, Vec<Queue>, Vec<u64>);
+
+/// Names of tracks, each with the position of the one it stands in; names and origins of slices; and the slices as
+/// columns: track, name, origin, depth, message, part in it, start, end.
+pub(crate) type AllTracks<'py> = (
+    Vec<(String, Option<u32>)>,
+    Vec<String>,
+    Vec<String>,
+    (
+        Column<'py, u32>,
+        Column<'py, u32>,
+        Column<'py, u32>,
+        Column<'py, u8>,
+        Column<'py, u32>,
+        Column<'py, u8>,
+        Column<'py, u64>,
+        Column<'py, u64>,
+    ),
+);
+
+/// Tracks as Python has them: what is none is `u32::MAX`.
+pub(crate) fn as_columns(py: Python<'_>, tracks: Tracks) -> AllTracks<'_> {
+    let part = |s: &Slice| match (s.flow, s.carries) {
+        (Flow::Out(number), _) => (number, 1),
+        (Flow::In(number), _) => (number, 2),
+        (Flow::With(number), _) => (number, 3),
+        (Flow::None, Some(number)) => (number, 4),
+        (Flow::None, None) => (u32::MAX, 0),
+    };
+    let slices = &tracks.slices;
+    let columns = (
+        column(py, slices, |s| s.track),
+        column(py, slices, |s| s.name),
+        column(py, slices, |s| tracks.shown_origin(s).unwrap_or(u32::MAX)),
+        column(py, slices, |s| s.depth),
+        column(py, slices, |s| part(s).0),
+        column(py, slices, |s| part(s).1),
+        column(py, slices, |s| s.start),
+        column(py, slices, |s| s.end),
+    );
+    let named = tracks.tracks.into_iter().map(|track| (track.name, track.parent)).collect();
+    (named, tracks.names.into_iter().collect(), tracks.origins, columns)
+}
 
 /// Parts of a run that `Timeline.link_load` takes.
 const MOST_FRAMES: u32 = 1000;
@@ -288,6 +330,18 @@ impl Timeline {
             (channel.sender.0, channel.receiver.0, channel.slots, queue.free, queue.sent, queue.received, held)
         });
         Ok((agents.collect(), queues.collect(), found.counters))
+    }
+
+    /// What a timeline file of the run shows, as columns.
+    ///
+    /// Tracks by name, each with the position of the track that it stands in; the names and the origins of slices; and
+    /// per slice: track, name, origin (u32, 2**32 - 1: none), depth (u8; 1 stands inside the last one of its track with
+    /// 0), message (u32, 2**32 - 1: none), its part in that (u8; 1 sends it, 2 reads it, 3 is one of several that are
+    /// joined, 4 is a resource that it occupies), start and end (u64, ps). Slices of one track are in order of time.
+    /// Raises `DataError` (AHBM-V123) without detail, `BudgetError` (AHBM-B122) for a run too long to show.
+    fn tracks<'py>(&self, py: Python<'py>) -> PyResult<AllTracks<'py>> {
+        let make = || Tracks::of(&self.program, &self.machine, &self.inner).map_err(|finding| vec![finding]);
+        Ok(as_columns(py, interruptible(py, make)?))
     }
 
     /// Writes the run as a timeline to look at: for Perfetto (`.pftrace`), or as Chrome's trace-event JSON (`.json`).

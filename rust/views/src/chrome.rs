@@ -134,7 +134,7 @@ fn facts(out: &mut String, tracks: &Tracks) {
 }
 
 fn args(out: &mut String, tracks: &Tracks, slice: &Slice, origins: &[String]) {
-    if let Some(origin) = tracks.origin(slice) {
+    if let Some(origin) = tracks.shown_origin(slice) {
         add(out, format_args!("\"origin\":{}", origins[origin as usize]));
     }
     if slice.is_fine() {

@@ -168,7 +168,7 @@ impl Packets {
             note.varint(field, value);
             body.message(event::ANNOTATION, &note.bytes);
         };
-        if let Some(origin) = tracks.origin(slice) {
+        if let Some(origin) = tracks.shown_origin(slice) {
             annotate(1, annotation::TEXT_IID, u64::from(origin) + 1);
         }
         if slice.is_fine() {

@@ -74,6 +74,8 @@ pub struct Slice {
     pub depth: u8,
     /// Its message.
     pub flow: Flow,
+    /// The message that occupies the resource, by its number.
+    pub carries: Option<u32>,
     /// First picosecond.
     pub start: Ps,
     /// End.
@@ -211,7 +213,7 @@ impl Tracks {
     }
 
     /// The origin of a slice that has one to show.
-    pub(crate) fn origin(&self, slice: &Slice) -> Option<u32> {
+    pub fn shown_origin(&self, slice: &Slice) -> Option<u32> {
         slice.origin.filter(|&origin| self.origins.get(origin as usize).is_some_and(|text| !text.is_empty()))
     }
 

@@ -60,7 +60,16 @@ impl<'a> Builder<'a> {
         }
         let run = self.tree.track(None, "run");
         let name = out.names.insert_full(self.program.name.clone()).0 as u32;
-        let whole = Slice { track: run, name, origin: None, depth: 0, flow: Flow::None, start: 0, end: self.latency };
+        let whole = Slice {
+            track: run,
+            name,
+            origin: None,
+            depth: 0,
+            flow: Flow::None,
+            carries: None,
+            start: 0,
+            end: self.latency,
+        };
         out.slices.push(whole);
         let hosts = rows.is_empty();
         out.place(&mut self.tree, rows, self.messages.all.len() as u32);
@@ -199,7 +208,10 @@ impl<'a> Builder<'a> {
             let piece = self.detail.piece(id);
             let (ready, start) = (self.detail.ready(piece), self.detail.start(piece));
             let origin = self.origin(piece);
-            let slice = |name, depth, start, end| Slice { track, name, origin, depth, flow: Flow::None, start, end };
+            let slice = |name, depth, start, end| {
+                let (flow, carries) = (Flow::None, None);
+                Slice { track, name, origin, depth, flow, carries, start, end }
+            };
             if piece.kind == Kind::Dispatch {
                 let name = self.name(piece, out);
                 open = Some(out.slices.len());
@@ -230,7 +242,7 @@ impl<'a> Builder<'a> {
         let (name, start) = (Category::Ended as u32, self.detail.piece(self.detail.last[agent.0 as usize]).end);
         if start < self.latency {
             let (flow, end) = (Flow::None, self.latency);
-            out.slices.push(Slice { track, name, origin: None, depth: 0, flow, start, end });
+            out.slices.push(Slice { track, name, origin: None, depth: 0, flow, carries: None, start, end });
         }
     }
 
@@ -277,7 +289,8 @@ impl<'a> Builder<'a> {
             };
             if end > start || flow != Flow::None {
                 let (name, origin) = (self.name(piece, out), self.origin(piece));
-                out.slices.push(Slice { track, name, origin, depth: 0, flow, start, end });
+                let carries = self.messages.number(piece.agent, piece.op);
+                out.slices.push(Slice { track, name, origin, depth: 0, flow, carries, start, end });
             }
         }
     }

@@ -40,6 +40,7 @@ impl Tracks {
             origin: None,
             depth: 0,
             flow: Flow::None,
+            carries: None,
             start: 0,
             end: stretches.iter().map(|s| s.end).max().unwrap_or(0),
         };
@@ -80,6 +81,7 @@ impl Tracks {
                     origin: Some((known + origins.insert_full(stretch.origin).0) as u32),
                     depth: 0,
                     flow: stretch.flow.moved(first),
+                    carries: None,
                     start: stretch.start,
                     end: stretch.end,
                 });
