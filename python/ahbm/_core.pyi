@@ -511,6 +511,10 @@ class JobCall:
         """Name; `"send_recv"` for a send."""
 
     @property
+    def copies(self, /) -> int:
+        """How many calls of the job it is: itself, and its copies among ranks that are copies of these."""
+
+    @property
     def dtype(self, /) -> str | None:
         """Element type, where the trace has one."""
 
@@ -693,7 +697,6 @@ class Machine:
     @property
     def assumed(self, /) -> list[str]:
         """What was assumed where the machine's file was made from another one."""
-        """What was assumed where the machine was read from another tool's file, a text each."""
 
     @property
     def bands(self, /) -> list[tuple[str, int, int, int, float, float, tuple[float, float] | None]] | None:
@@ -1944,8 +1947,8 @@ class Replayed:
         """
 
     @property
-    def exposures(self, /) -> list[list[tuple[int | None, int, int]]]:
-        """Per rank, what its exposed time is made of: the call, None for other nodes, the exposed time, and the part of it
+    def exposures(self, /) -> list[tuple[int, list[tuple[int | None, int, int]]]]:
+        """Per rank that is a copy of none, what its exposed time is made of: the call, None for other nodes, the exposed time, and the part of it
         in which another rank had not arrived yet. The exposed times sum to the rank's end less its computing and less
         what waited for its host.
         """
@@ -1958,7 +1961,7 @@ class Replayed:
     def nodes(
         self,
     ) -> tuple[NDArray[np.uint32], NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint8]]:
-        """Every node in the order of ranks and ids, as columns: rank, id, start and end, and 0 for a computation, 1 for a
+        """Every node of ranks that are copies of none, in the order of ranks and ids, as columns: rank, id, start and end, and 0 for a computation, 1 for a
         call, 2 for a send, 3 for a receive, 4 for memory, 5 for others.
         """
 
@@ -2472,12 +2475,22 @@ class Workload:
 
     @property
     def calls(self, /) -> list[JobCall]:
-        """The collectives, group by group, and behind them the messages."""
+        """The collectives, group by group, and behind them the messages; those in which ranks have a part that are copies
+        of none.
+        """
 
     @property
     def chunks(self, /) -> list[tuple[int, int, int, bool]]:
         """The chunks of calls that nodes wait for or deliver: the call, the rank's position in it, the chunk, and whether
         it is waited for.
+        """
+
+    @property
+    def copies(self, /) -> int:
+        """Ranks of which only one is kept in `calls` and replayed: so many do the same, 1 where every rank is kept.
+
+        Of a job of more than four million nodes, ranks that a renumbering takes to each other, as data-parallel replicas,
+        are copies: the nodes, calls and messages of the lowest stand for theirs.
         """
 
     def features(self, /, machine: Machine, *, factors: Sequence[tuple[str, float]] = ...) -> JobFeatures:
@@ -2488,6 +2501,10 @@ class Workload:
     @property
     def graphs(self, /) -> int:
         """Number of different graphs: ranks that do the same share one."""
+
+    @property
+    def leads(self, /) -> list[int]:
+        """Per rank the lowest of which it is a copy."""
 
     @property
     def left_out(self, /) -> tuple[int, int]:
@@ -2504,6 +2521,23 @@ class Workload:
     @property
     def notes(self) -> list[dict[str, Any]]:
         """What the source leaves open, and how it was taken."""
+
+    @staticmethod
+    def of_profiles(
+        name: str,
+        files: Sequence[tuple[str, bytes | bytearray]],
+        *,
+        groups: Mapping[str, Sequence[int]] = ...,
+        limits: Sequence[tuple[str, int]] = ...,
+        step: int | None = None,
+        host_gaps: bool = False,
+        symmetric: bool = False,
+        scaled: bool = False,
+    ) -> Workload:
+        """Reads a job from profilers' traces (kineto) in memory: per rank the name of its file, for findings, and its bytes.
+
+        Options and errors as `read`. The interpreter lock is released meanwhile.
+        """
 
     def on_network(self, /, npus: Sequence[int]) -> Workload:
         """The job on a network of dimensions with so many NPUs each, the first varying fastest: a call of all ranks that
@@ -2557,11 +2591,12 @@ class Workload:
         factors: Sequence[tuple[str, float]] = ...,
         fold: bool = True,
         max_events: int = ...,
-    ) -> Replayed:
+    ) -> Replayed | None:
         """Replays the job. `programs` has one entry for each of `calls`, None where nothing runs, and `regions` one for
         each of `chunks`: buffers of the program with first byte and end. Rank r is SIP r. `made_for` has for each of
         `calls` the one for whose ranks its program was made, whose places its own ranks take in ascending order; without
-        any, every program was made for its call. With `fold`, of ranks that do the same one is simulated.
+        any, every program was made for its call. With `fold`, of ranks that do the same one is simulated. None where ranks
+        that are copies do not do the same on this machine: `whole` has all of them.
 
         `lanes` says which nodes of a rank may run side by side: "device" (one computation of the accelerator and one of
         the host at a time), "streams" (besides, nodes of a recorded stream one after the other), "astra" (besides, one
@@ -2580,29 +2615,17 @@ class Workload:
         """
 
     @staticmethod
-    def of_profiles(
-        name: str,
-        files: Sequence[tuple[str, bytes | bytearray]],
-        *,
-        groups: Mapping[str, Sequence[int]] = ...,
-        limits: Sequence[tuple[str, int]] = ...,
-        step: int | None = None,
-        host_gaps: bool = False,
-        symmetric: bool = False,
-        scaled: bool = False,
-    ) -> Workload:
-        """Reads a job from profilers' traces (kineto) in memory: per rank the name of its file, for findings, and its bytes.
-
-        Options and errors as `read`. The interpreter lock is released meanwhile.
-        """
-
-    @staticmethod
     def transformer(name: str, sizes: Mapping[str, int], dtype: tuple[str, int], words: Mapping[str, str]) -> Workload:
         """One training step of a transformer; `ahbm.job.transformer.Transformer` says what the numbers mean.
 
         `sizes` has each of them by name, `dtype` is a name and its bytes, `words` has the others. The interpreter lock is
         released meanwhile. Raises `ConfigError` (AHBM-C157) for a name that is missing or unknown, and for numbers that are
         out of range, do not divide each other as they must, or make too large a job.
+        """
+
+    def whole(self, /) -> Workload:
+        """The job with every rank's calls and messages. The interpreter lock is released meanwhile. Raises
+        `FormatError` (AHBM-F136) for more nodes than there are numbers.
         """
 
     def write(self, /, prefix: str | PathLike[str]) -> list[Path]:
