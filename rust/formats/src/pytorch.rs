@@ -71,7 +71,7 @@ struct Usage {
 
 /// The trace of a rank.
 enum Trace {
-    Kineto(events::Recorded),
+    Kineto(Box<events::Recorded>),
     Host(host::Hosted),
     Flight(flight::Dumped),
 }
@@ -84,7 +84,7 @@ impl Trace {
                 if scaled {
                     lone::keep(&mut recorded);
                 }
-                Self::Kineto(recorded)
+                Self::Kineto(Box::new(recorded))
             }
             Kind::Host => Self::Host(host::read(file, stream)?),
             Kind::Flight => Self::Flight(flight::read(file, stream)?),

@@ -22,6 +22,9 @@ use std::sync::Arc;
 /// Rank, start, end, what, call, name and origin.
 type Stretch = (u32, u64, u64, &'static str, Option<u32>, String, String);
 
+/// The call, the exposed time, and the part of it in which another rank had not arrived yet.
+type Exposed = (Option<u32>, u64, u64);
+
 type Column<'py, T> = Bound<'py, PyArray1<T>>;
 
 /// A program of a launch, and the launch that it was made for.
@@ -76,7 +79,7 @@ impl Replayed {
     /// in which another rank had not arrived yet. The exposed times sum to the rank's end less its computing and less
     /// what waited for its host.
     #[getter]
-    fn exposures(&self) -> Vec<(u32, Vec<(Option<u32>, u64, u64)>)> {
+    fn exposures(&self) -> Vec<(u32, Vec<Exposed>)> {
         let of = |e: &ahbm_emulator::training::Exposure| (e.launch, e.exposed, e.waiting);
         let ranks = (0..).zip(&self.found.answers.exposures).filter(|(rank, _)| self.job.leads(*rank));
         ranks.map(|(rank, parts)| (rank, parts.iter().map(of).collect())).collect()
