@@ -67,10 +67,11 @@ def test_the_examples_of_a_command_run(
             (tmp_path / f"{day}.json").write_text(small, encoding="utf-8")
     if name == "sweep":
         (tmp_path / "space.yaml").write_text("sizes: 1K\ndata: false\n", encoding="utf-8")
-    if name == "calibrate":
+    if name in ("calibrate", "compare"):
         rows = "\n".join(f"{1 << at},{10 + (1 << at) / 1e5}" for at in range(10, 30, 4))
         for table in ("all_reduce.csv", "mine.csv"):
             (tmp_path / table).write_text(f"# op: all_reduce\n# ranks: 8\nbytes,time_us\n{rows}\n", "utf-8")
+    if name == "calibrate":
         profiles.traced(tmp_path, profiles.machine(profiles.TRUE))
     if name == "compare":
         made = profiles.traced(tmp_path, profiles.machine(profiles.TRUE))

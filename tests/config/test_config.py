@@ -132,7 +132,6 @@ def test_machines_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ('<system version="1">\n  <cpu numaid="0"/>\n</system>\n', "NCCL's topology in XML"),
         ("<root/>", "is XML"),
         ('{"traceEvents": []}', "a trace of PyTorch's profiler"),
         ("[0] # nThread 1 nGpus 8 minBytes 1024\n", "a log of nccl-tests"),

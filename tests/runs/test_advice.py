@@ -307,9 +307,12 @@ def test_values() -> None:
 
 def test_every_lever_moves_parameters_that_exist() -> None:
     kinds = "npu_ring_8", "npu_switch_8", "ring_1d"
+    fabric = json.dumps({"size": 2, "nic_gbs": 50, "fabric": {"tiers": 2, "nodes_per_leaf": 2}})
+    names = [("system.sips.topology", "nodes"), ("system.sips.nodes", fabric)]
     overrides = {"system.sips.switch.reduce_gbs": 50, "system.sips.switch.reduces": True}
     machines = [ahbm.run("barrier", None, name, data=False).explain()._program.machine for name in kinds]
     machines.append(machines[1].changed([(key, json.dumps(value)) for key, value in overrides.items()]))
+    machines.append(machines[1].changed(names))
     for lever in LEVERS:
         assert any(lever.changes(dict(machine.parameters)) for machine in machines), lever.what
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from os.path import isfile
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,9 @@ class Beside:
 
 
 def is_table(path: str | Path) -> bool:
-    """Whether a file is a measured table, by its beginning."""
+    """Whether a file is a measured table, by its beginning; what is no file, such as a pipe, is none."""
+    if not isfile(path):
+        return False
     try:
         with open(path, "rb") as file:
             head = file.read(foreign.LOOKED_AT).decode("utf-8", "replace")

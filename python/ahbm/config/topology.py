@@ -26,6 +26,7 @@ ASSUMED = "assumed of the machine: "
 OVERRULED = f"the configured world_size comes before --ranks ({COUNT})"
 _NETWORK = "system.sips.topology"
 _BEHIND = re.compile(r", (?=[\w.]+=)")
+_IN_JSON = re.compile(r"\{.*?\"system\"\s*:\s*\{", re.DOTALL)
 """Between a machine's name and the overrides behind it."""
 _ROOFLINE = "pe.roofline."
 
@@ -91,7 +92,7 @@ def _read(path: Path, overrides: dict[str, object], above: tuple[Path, ...] = ()
         joined, stands_on = _joined(text, path, found, named, overrides)
         origin = f"{path}" if named is None else f"{path}, {KEY}={stands_on}"
         return Machine.from_yaml(joined, origin, [(key, scalar_text(value)) for key, value in overrides.items()])
-    if text.lstrip().startswith("{"):
+    if _IN_JSON.match(text.lstrip()):
         found = None
     if found not in (None, foreign.MACHINE):
         raise TopologyError(

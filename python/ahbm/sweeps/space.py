@@ -10,7 +10,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ahbm.base.arguments import checked, fields_fit, refused, shown
+from ahbm.base.arguments import checked, fields_fit, refused, shown, whole
 from ahbm.base.arguments import overrides as overrides_of
 from ahbm.base.collectives import require_collective
 from ahbm.base.elements import parse_dtype
@@ -195,7 +195,8 @@ class Space:
 
     def on(self, number: int) -> Sweep:
         """A sweep on one of the `machines`, of what is the same for all cases there. Their order: topologies, then
-        overrides, then the points of the ranges."""
+        overrides, then the points of the ranges. Raises AHBM-C129 for a number that is none."""
+        number = whole("number", number, 0, self.machines - 1)
         given = overrides_of(self.overrides) or {}
         chosen: dict[str, Any] = {}
         number, drawn = divmod(number, len(self._drawn_points))

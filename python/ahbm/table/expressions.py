@@ -156,5 +156,6 @@ def _sql(node: ast.expr, column: Callable[[str], str]) -> str:
         return _OPERATIONS[type(node.op)][0].format(_sql(node.left, column), _sql(node.right, column))
     assert isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     values = [_sql(one, column) for one in node.args]
-    some_null = " or ".join(f"{value} is null" for value in values)
+    # What is no number is the greatest of all there, and none here.
+    some_null = " or ".join(f"{value} is null or isnan({value})" for value in values)
     return f"(case when {some_null} then null else {_FUNCTIONS[node.func.id][1]}({', '.join(values)}) end)"
