@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import struct
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 
 import ahbm
+from ahbm.base.foreign import known
+from ahbm.calibrate.beside import is_table
 from ahbm.errors import AhbmError, FormatError
 from ahbm.job.nsight import is_export, profiles, siblings
 from ahbm.job.replay import JobReport
@@ -144,3 +147,10 @@ def test_a_database_that_is_cut_off_is_a_typed_error(tmp_path: Path) -> None:
             profiles(tmp_path / "cut.sqlite")
         except AhbmError as error:
             assert error.code == "AHBM-F183"
+
+
+def test_a_pipe_is_no_export(tmp_path: Path) -> None:
+    """Nobody writes to it: opened, it would wait without end."""
+    pipe = tmp_path / "pipe.sqlite"
+    os.mkfifo(pipe)
+    assert not is_export(pipe) and not is_table(pipe) and known(pipe) is None

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
+from ahbm.base.load import beginning
 from ahbm.errors import Finding
 
 LOOKED_AT = 1 << 16
@@ -108,11 +109,7 @@ _LINES: tuple[tuple[str, Known], ...] = (
 
 def known(path: str | Path) -> Known | None:
     """What the file of a path is; None for what is none, and for files of any other kind."""
-    try:
-        with open(path, "rb") as file:
-            start = file.read(LOOKED_AT)
-    except (OSError, ValueError):
-        return None
+    start = beginning(path, LOOKED_AT)
     if start.startswith(b"\x1f\x8b"):
         try:
             start = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(start, LOOKED_AT)

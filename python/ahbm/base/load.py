@@ -58,6 +58,18 @@ def load_bytes(path: str | Path, most: int = MAX_BYTES) -> bytes:
     return bytes(content)
 
 
+def beginning(path: str | Path, most: int) -> bytes:
+    """The first bytes of a file, at most so many; none of what is no file, or cannot be read. A pipe is no file: what is
+    read of it is gone."""
+    try:
+        if not os.path.isfile(path):
+            return b""
+        with open(path, "rb") as file:
+            return file.read(most)
+    except (OSError, ValueError):
+        return b""
+
+
 def _opened(name: str, flags: int) -> int:
     return os.open(name, flags | _FLAGS)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from os.path import isfile
 from pathlib import Path
 from typing import Any
 
 from ahbm.base import foreign
 from ahbm.base.collectives import COLLECTIVES
+from ahbm.base.load import beginning
 from ahbm.calibrate.readers.osu import is_log
 from ahbm.calibrate.tables import Table, interpolated
 from ahbm.config.topology import ASSUMED, load_machine, with_ranks
@@ -73,14 +73,8 @@ class Beside:
 
 
 def is_table(path: str | Path) -> bool:
-    """Whether a file is a measured table, by its beginning; what is no file, such as a pipe, is none."""
-    if not isfile(path):
-        return False
-    try:
-        with open(path, "rb") as file:
-            head = file.read(foreign.LOOKED_AT).decode("utf-8", "replace")
-    except (OSError, ValueError):
-        return False
+    """Whether a file is a measured table, by its beginning."""
+    head = beginning(path, foreign.LOOKED_AT).decode("utf-8", "replace")
     return not head.lstrip().startswith(("{", "<")) and (is_log(head) or _TABLE.search(head) is not None)
 
 

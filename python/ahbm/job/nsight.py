@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from ahbm.base.load import beginning
 from ahbm.errors import FormatError, Site
 
 MAGIC = b"SQLite format 3\x00"
@@ -56,13 +57,7 @@ _PROCESS = 1 << 24
 
 def is_export(path: str | Path) -> bool:
     """Whether a path names a database of SQLite, by its ending and its beginning."""
-    if not str(path).endswith(ENDING):
-        return False
-    try:
-        with open(path, "rb") as file:
-            return file.read(len(MAGIC)) == MAGIC
-    except (OSError, ValueError):
-        return False
+    return str(path).endswith(ENDING) and beginning(path, len(MAGIC)) == MAGIC
 
 
 class Of(NamedTuple):
