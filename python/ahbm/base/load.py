@@ -59,8 +59,8 @@ def load_bytes(path: str | Path, most: int = MAX_BYTES) -> bytes:
 
 
 def beginning(path: str | Path, most: int) -> bytes:
-    """The first bytes of a file, at most so many; none of what is no file, or cannot be read. A pipe is no file: what is
-    read of it is gone."""
+    """The first bytes of a file, at most so many; none of what is no file, or cannot be read. A pipe is no file: what
+    is read of it is gone."""
     try:
         if not os.path.isfile(path):
             return b""
