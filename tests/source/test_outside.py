@@ -122,6 +122,16 @@ def test_what_is_read_is_told_every_time(what: str, body: str) -> None:
         assert error.sites[0].origin == line(body)
 
 
+@pytest.mark.parametrize(
+    "number", ["random.random()", "np.random.rand()", "np.random.default_rng().random()", "drawn()"]
+)
+def test_random_numbers_are_told_whatever_they_are(number: str) -> None:
+    for _ in range(20):
+        error = outcome(f"x = {number} < 0.5")
+        assert isinstance(error, KernelError) and error.code == "AHBM-K217"
+        assert error.message == "kernel reads random numbers"
+
+
 @pytest.mark.parametrize(("what", "body"), CHANGES)
 def test_what_is_changed_is_told_and_not_done(what: str, body: str) -> None:
     there = set(Path().iterdir()) | {Path("k.py")}

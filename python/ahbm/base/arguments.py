@@ -106,7 +106,12 @@ def _first_wrong(
         return None
     for name, value in bound.arguments.items():
         wanted = str(function.__annotations__.get(name, "Any"))
-        if not fits(value, wanted):
+        if wanted.startswith("Unpack["):  # keyword arguments by the names of a TypedDict's fields
+            try:
+                fields_fit(function.__globals__[wanted[len("Unpack[") : -1]], value)
+            except ConfigError as error:
+                return error
+        elif not fits(value, wanted):
             return refused(name, _described(wanted), value)
     return None
 

@@ -326,7 +326,7 @@ class ModuleAlgorithm:
                         expected=expected,
                     )
 
-                bodies[key] = captured()
+                bodies[key] = watch.first(captured) if watch else captured()
                 if watch is not None:
                     watch.repeat(partial(captured, bodies[key]))
             first = builder.agents(group, bodies[key], layout.places, lane.cubes, nbytes)

@@ -20,7 +20,7 @@ from datetime import date
 from functools import partial
 from itertools import groupby
 from types import CodeType, FrameType, FunctionType, ModuleType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from ahbm.errors import AhbmError, KernelError, Site
 from ahbm.source.instrument import NAME, instrumented
@@ -48,6 +48,7 @@ from ahbm.source.world import (
 )
 
 IDENTITY = "AHBM-K219"
+UNSTEADY = "AHBM-K216"
 HINTS = {
     READ: "a kernel and its kernel_args see nothing but their arguments; what a module reads when it is loaded is a "
     "constant, and random.Random(0) within a kernel draws the same numbers in every call",
@@ -61,6 +62,7 @@ OF_USERS = frozenset({ADDRESS, HASH, NUMBER})
 TURNS = 16
 """Captures, at most, for one reason: a set begins with so many of its elements."""
 Line = tuple[CodeType, int]
+T = TypeVar("T")
 _local = threading.local()
 _lock = threading.RLock()
 
@@ -124,7 +126,30 @@ class Watch:
         if self.found is not None and self.found is not error and not isinstance(error, KeyboardInterrupt):
             raise self.found from error
 
+    def first(self, capture: Callable[[], T]) -> T:
+        """Captures for the first time. Raises KernelError: as `capture`, K217 where random numbers are what differs."""
+        try:
+            return capture()
+        except KernelError as error:
+            self._blame(capture, error)
+            raise
+
     def repeat(self, capture: Callable[[], object]) -> None:
+        """Captures again, as `_repeat`. Raises KernelError as `first`."""
+        try:
+            self._repeat(capture)
+        except KernelError as error:
+            self._blame(capture, error)
+            raise
+
+    def _blame(self, capture: Callable[[], object], error: KernelError) -> None:
+        """Refuses random numbers where they are why a kernel did something else: what they were is chance, the verdict
+        is not."""
+        if error.code == UNSTEADY and self.found is None:
+            begun, drawn = self._before[1], self._drawn()
+            self._draw_again(capture, {name: state for name, state in drawn.items() if begun.get(name) != state})
+
+    def _repeat(self, capture: Callable[[], object]) -> None:
         """Captures again where the first capture went through a set of no known order, in other orders; where it left
         something changed, until nothing changes, as with a cache; from other states of the random numbers.
 
@@ -150,13 +175,12 @@ class Watch:
             capture()
             drawn = self._drawn()
         changed = {name: state for name, state in drawn.items() if begun[name] != state}
-        if changed:
-            self._draw_again(capture, changed)
+        self._draw_again(capture, changed)
         self._before = self._state()
 
     def _of_order(self, error: KernelError) -> AhbmError:
         """The error of a capture in another order of sets, which names the set first."""
-        if error.code != "AHBM-K216":
+        if error.code != UNSTEADY:
             return error
         sites = (Site("goes through a set of no fixed order", _origin(self._through)), *error.sites)
         return error.with_findings(
@@ -165,13 +189,19 @@ class Watch:
 
     def _draw_again(self, capture: Callable[[], object], drawn: dict[str, bytes]) -> None:
         """Captures from other states: random numbers that the kernel has seeded itself end in the same ones."""
+        if not drawn:
+            return
         numpy: Any = sys.modules.get("numpy.random")
         states = random.getstate(), numpy.get_state() if numpy else None
         random.seed(TURNS)
         if numpy:
             numpy.seed(TURNS)
+        unsteady: KernelError | None = None
         try:
-            capture()
+            try:
+                capture()
+            except KernelError as error:
+                unsteady = error
             now = self._drawn()
         finally:
             random.setstate(states[0])
@@ -179,6 +209,8 @@ class Watch:
                 numpy.set_state(states[1])
         if any(now[name] != state for name, state in drawn.items()):
             self._say(READ, RANDOM, self._drawing())
+        if unsteady is not None:
+            raise unsteady
 
     # What instrumented code calls.
 
