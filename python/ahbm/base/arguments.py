@@ -92,7 +92,8 @@ def checked(function: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
 def fields_fit(kind: type, given: Mapping[str, object]) -> None:
     """Raises AHBM-C129 for a value that is not what the annotation of the field of its name says; others pass."""
     for name, value in given.items():
-        wanted = str(kind.__annotations__.get(name, "Any"))
+        annotation = kind.__annotations__.get(name, "Any")
+        wanted = str(getattr(annotation, "__forward_arg__", annotation))  # a TypedDict keeps no text
         if not fits(value, wanted):
             raise refused(name, _described(wanted), value)
 
