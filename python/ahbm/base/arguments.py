@@ -57,6 +57,17 @@ def text(name: str, value: Any) -> str:
     return str(value)
 
 
+def texts(name: str, value: Any, wanted: str = "a list of texts") -> tuple[str, ...]:
+    """The texts of what can be gone through once. Raises AHBM-C129."""
+    try:
+        found = tuple(value)
+    except Exception as error:  # whatever a stranger's object raises
+        raise refused(name, wanted, value) from error
+    if isinstance(value, bytes | Mapping) or not all(map(_is_text, found)):
+        raise refused(name, wanted, value)
+    return found
+
+
 def path(name: str, value: Any) -> Path | None:
     """A path, or None. Raises AHBM-C129."""
     if value is None or _is_path(value):

@@ -12,7 +12,7 @@ from weakref import ref
 
 import ahbm
 from ahbm.base import codes
-from ahbm.base.arguments import checked, instance, path, refused, text, whole
+from ahbm.base.arguments import checked, instance, path, refused, text, texts, whole
 from ahbm.base.arguments import overrides as overrides_of
 from ahbm.base.collectives import COLLECTIVES, Collective, require_collective
 from ahbm.base.elements import Element, element
@@ -149,9 +149,9 @@ def _verified(
         return _decided(case, seed=seed, mode=mode, check=check)
     request, wrong = case.request, None
     seed = whole("seed", seed, 0, 2**64 - 1)
-    if not isinstance(check, bool | Iterable) or isinstance(check, bytes):
-        raise refused("check", "True, False, or names of checks", check)
-    checks = frozenset() if isinstance(check, bool) else parse(check)
+    checks: frozenset[str] = frozenset()
+    if not isinstance(check, bool):
+        checks = parse(check if isinstance(check, str) else texts("check", check, "True, False, or names of checks"))
     if data:
         given = inputs(request, mode, seed)
         compiled, results = case.execute(given)

@@ -25,5 +25,5 @@ def test_an_error_that_no_argument_explains_is_raised_as_it_is() -> None:
 
 
 def test_a_field_of_the_keyword_arguments_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"AHBM-C129 size must be an integer, not None"):
+    with pytest.raises(ConfigError, match=r"AHBM-C129 size must be an integer of 64 bits, not None"):
         called("a", size=None)  # type: ignore[typeddict-item]
