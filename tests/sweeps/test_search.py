@@ -174,3 +174,17 @@ def test_what_to_widen_is_what_a_search_of_all_pairs_finds() -> None:
             assert (before, after) == (least(stands), least({**stands, change.key: change.after}))
     with pytest.raises(ConfigError, match="AHBM-C187"):
         widen(table, "latency_ns", 0.1)
+
+
+def test_the_dimension_of_a_torus_that_is_waited_for_is_the_one_to_widen() -> None:
+    own = [f"system.sips.links.{name}.bandwidth_gbs" for name in "wh"]
+    overrides: dict[str, Any] = {"system.sips.w": 8, "system.sips.h": 2, **{key: [50, 100] for key in own}}
+    table = ahbm.sweep(
+        {
+            **{"collectives": "all_to_all", "algorithms": "pairwise_all_to_all", "topologies": "npu_torus_4x4"},
+            **{"overrides": overrides, "sizes": "1M", "data": False, "cost": {"dollars": " + ".join(own)}},
+        }
+    )
+    first, second = widen(table, "dollars", 0.5).changes
+    assert (first.key, second.key) == (own[0], own[1])
+    assert first.factor < 0.97 < second.factor < 1

@@ -101,7 +101,13 @@ def _quicker(links: str, *keys: str) -> Lever:
     return Lever(f"twice the bandwidth of all links {links}", keys, "2x", (*_BYTES, "credit"), links)
 
 
-OF_SIPS = (LINK_GBS, "system.sips.edges.*.bandwidth_gbs", NIC_GBS, "system.sips.nodes.fabric.bandwidth_gbs")
+OF_SIPS = (
+    LINK_GBS,
+    "system.sips.links.*.bandwidth_gbs",
+    "system.sips.edges.*.bandwidth_gbs",
+    NIC_GBS,
+    "system.sips.nodes.fabric.bandwidth_gbs",
+)
 """The bandwidths of links between SIPs; patterns."""
 
 LEVERS = (
@@ -114,7 +120,10 @@ LEVERS = (
     _quicker(REDUCER, "system.sips.switch.reduce_gbs"),
     Lever(
         "no latency between SIPs",
-        ("system.sips.link.latency_ns", "system.sips.edges.*.latency_ns", "system.sips.switch.latency_ns"),
+        (
+            "system.sips.link.latency_ns",
+            *("system.sips.links.*.latency_ns", "system.sips.edges.*.latency_ns", "system.sips.switch.latency_ns"),
+        ),
         "0x",
         _LATENCY,
     ),

@@ -376,11 +376,12 @@ impl Machine {
         })
     }
 
-    /// Bandwidth and latency of every link between SIPs, where all are alike: `None` for a list of edges, a single SIP,
-    /// and links with faults.
+    /// Bandwidth and latency of every link between SIPs, where all are alike: `None` for a list of edges, dimensions with
+    /// links of their own, a single SIP, and links with faults.
     pub fn sip_link(&self) -> Option<(Rate, Ps)> {
         let listed = self.sfr.network == crate::SipNetwork::Custom;
         let alike = !listed
+            && self.sips.along.is_none()
             && self.sfr.sips > 1
             && !self.faults.among(LinkId(self.sip_base)..LinkId(self.sip_base + self.sips.links()));
         alike.then_some((self.sips.carried.link, self.sips.latency_ps))

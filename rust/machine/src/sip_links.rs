@@ -19,6 +19,8 @@ pub(crate) struct SipLinks {
     /// What they carry of the payload of a call.
     pub(crate) carried: Carried,
     pub(crate) latency_ps: Ps,
+    /// Bandwidth and latency of the links along each dimension of a grid, where they are unlike `link` and `latency_ps`.
+    pub(crate) along: Option<[(Rate, Ps); 3]>,
     pub(crate) switch_ps: Ps,
     /// The switches that reduce, nearer ones first.
     pub(crate) reducers: Vec<Reducer>,
@@ -107,7 +109,10 @@ impl SipLinks {
             return None;
         }
         let (from, to) = match &self.shape {
-            Shape::Grid { extents, wrap } => grid_ends(*extents, *wrap, self.sips, index),
+            Shape::Grid { extents, wrap } => {
+                let (dimension, from, to) = grid_ends(*extents, *wrap, self.sips, index);
+                return Some(self.in_grid(dimension, index, from, to));
+            }
             Shape::Hypercube { dims } => {
                 let sip = index / (*dims).max(1);
                 (sip, sip ^ (1 << (index % (*dims).max(1))))
@@ -155,7 +160,7 @@ impl SipLinks {
                 let mut at = from;
                 let mut stride = 1;
                 let mut base = 0;
-                for &extent in extents {
+                for (dimension, &extent) in extents.iter().enumerate() {
                     let lines = self.sips / extent;
                     while at / stride % extent != to / stride % extent {
                         let position = at / stride % extent;
@@ -171,7 +176,7 @@ impl SipLinks {
                         let pair = if forward { position } else { next };
                         let index = base + (line * pairs(extent, *wrap) + pair) * 2 + u32::from(!forward);
                         let there = at - position * stride + next * stride;
-                        visit(self.uniform(index, at, there), 0);
+                        visit(self.in_grid(dimension, index, at, there), 0);
                         at = there;
                     }
                     base += lines * pairs(extent, *wrap) * 2;
@@ -222,6 +227,13 @@ impl SipLinks {
         Link { index, from, to, rate: self.carried.link, latency_ps: self.latency_ps }
     }
 
+    fn in_grid(&self, dimension: usize, index: u32, from: u32, to: u32) -> Link {
+        match self.along.as_ref().and_then(|along| along.get(dimension)) {
+            Some(&(rate, latency_ps)) => Link { index, from, to, rate: self.carried.on(rate), latency_ps },
+            None => self.uniform(index, from, to),
+        }
+    }
+
     fn rate(&self, edge: &CustomEdge) -> Rate {
         match edge.wire {
             Wire::Own(rate) => self.carried.on(rate),
@@ -247,6 +259,10 @@ impl SipLinks {
 
     /// The least bandwidth that a link between SIPs declares.
     pub(crate) fn slowest(&self) -> Rate {
+        if let (Some(along), Shape::Grid { extents, .. }) = (&self.along, &self.shape) {
+            let used = along.iter().zip(extents).filter(|&(_, &extent)| extent > 1);
+            return used.map(|(&(rate, _), _)| rate).reduce(Rate::slower).unwrap_or(self.link);
+        }
         let Shape::Custom(custom) = &self.shape else { return self.link };
         custom.edges.iter().fold(self.link, |slowest, edge| match edge.wire {
             Wire::Own(rate) => slowest.slower(rate),
@@ -255,12 +271,12 @@ impl SipLinks {
     }
 }
 
-/// Both ends of a grid link: the dimensions follow each other, each line by line, each line pair by pair
+/// The dimension and both ends of a grid link: the dimensions follow each other, each line by line, each line pair by pair
 /// (position and position + 1), each pair forward then backward.
-fn grid_ends(extents: [u32; 3], wrap: bool, sips: u32, index: u32) -> (u32, u32) {
+fn grid_ends(extents: [u32; 3], wrap: bool, sips: u32, index: u32) -> (usize, u32, u32) {
     let mut index = index;
     let mut stride = 1;
-    for extent in extents {
+    for (dimension, extent) in extents.into_iter().enumerate() {
         let pairs = pairs(extent, wrap);
         let here = sips / extent * pairs * 2;
         if index < here {
@@ -268,10 +284,10 @@ fn grid_ends(extents: [u32; 3], wrap: bool, sips: u32, index: u32) -> (u32, u32)
             let start = line % stride + line / stride * stride * extent;
             let low = start + within / 2 * stride;
             let high = start + (within / 2 + 1) % extent * stride;
-            return if within.is_multiple_of(2) { (low, high) } else { (high, low) };
+            return if within.is_multiple_of(2) { (dimension, low, high) } else { (dimension, high, low) };
         }
         index -= here;
         stride *= extent;
     }
-    (0, 0)
+    (0, 0, 0)
 }

@@ -7,7 +7,7 @@ use crate::fabric;
 use crate::protocol::{Carried, Interfaces};
 use crate::sip_links::{Reducer, Shape, SipLinks};
 use crate::ways::{Choice, Ways};
-use crate::{CallCosts, Rate, Sfr, SipNetwork, ns_to_ps};
+use crate::{CallCosts, Ps, Rate, Sfr, SipNetwork, ns_to_ps};
 use ahbm_findings::suggestion;
 
 const MAX_PES: u64 = 16 << 20;
@@ -85,6 +85,7 @@ pub(crate) fn validate(declared: &Topology, reader: &mut Reader<'_>) -> Option<V
         link,
         nodes,
         latency_ps: sips.link.latency_ns.0,
+        along: along(sips),
         switch_ps: sips.switch.latency_ns.0,
         reducers: reducers(sips),
         shape,
@@ -96,6 +97,19 @@ pub(crate) fn validate(declared: &Topology, reader: &mut Reader<'_>) -> Option<V
     };
     let hbm_bytes = (declared.cube.memory_map.hbm_total_gb.0 * f64::from(1 << 30)) as u64 / u64::from(slices);
     Some(Validated { sfr, sips, cube, hbm_bytes })
+}
+
+/// Bandwidth and latency of the links along each dimension, where those of one are unlike `system.sips.link`.
+fn along(sips: &Sips) -> Option<[(Rate, Ps); 3]> {
+    let keys = sips.links.as_ref()?;
+    let all = (sips.link.bandwidth_gbs.rate, sips.link.latency_ns.0);
+    let along = [&keys.w, &keys.h, &keys.d].map(|own| {
+        own.as_ref().map_or(all, |own| {
+            let rate = own.bandwidth_gbs.map_or(all.0, |gbs| gbs.rate);
+            (rate, own.latency_ns.map_or(all.1, |ns| ns.0))
+        })
+    });
+    along.iter().any(|&own| own != all).then_some(along)
 }
 
 /// The interfaces of `topology: nodes`.
@@ -175,6 +189,15 @@ fn network(declared: &Topology, reader: &mut Reader<'_>) -> Option<SipNetwork> {
             let path = format!("system.sips.{key}");
             reader.report_paths(&[&path, "system.sips.topology"], "AHBM-T015", message, "remove the key");
         }
+    }
+    let links = sips.links.clone().unwrap_or_default();
+    let along = [("w", links.w.is_some()), ("h", links.h.is_some()), ("d", links.d.is_some())];
+    for (name, _) in along.into_iter().skip(dimensions).filter(|&(_, given)| given) {
+        let path = format!("system.sips.links.{name}");
+        let message = format!("a {} network has no dimension {name}", sips.topology.name());
+        let hint =
+            "meshes and tori have w and h, those of three dimensions d; system.sips.link is every link of others";
+        reader.report_paths(&[&path, "system.sips.topology"], "AHBM-T015", message, hint);
     }
     if !sips.edges.is_empty() && sips.topology != Kind::Custom {
         reader.report_paths(

@@ -139,6 +139,8 @@ section! {
         d: Option<Count<1, 65_536>> = None,
         /// Every directed link between two SIPs (or between a SIP and the switch).
         link: SipLink = SipLink::default(),
+        /// Links along single dimensions of a grid, where they are unlike `link`.
+        links: Option<GridLinks> = None,
         /// The switch of `topology: switch`.
         switch: Switch = Switch::default(),
         /// The links of `topology: custom`.
@@ -163,6 +165,29 @@ section! {
         latency_ns: Ns = Ns::ps(67_240),
         /// Bandwidth of each direction.
         bandwidth_gbs: Gbs = Gbs::new(128.0),
+    }
+}
+
+section! {
+    /// Links along the dimensions of `mesh_2d_no_wrap`, `torus_2d`, `mesh_3d` or `torus_3d`, where they are unlike
+    /// `system.sips.link`.
+    GridLinks {
+        /// Links along E/W.
+        w: Option<DimensionLink> = None,
+        /// Links along N/S.
+        h: Option<DimensionLink> = None,
+        /// Links along U/D; only mesh_3d and torus_3d.
+        d: Option<DimensionLink> = None,
+    }
+}
+
+section! {
+    /// Links along one dimension of a grid.
+    DimensionLink {
+        /// Latency in ns; `system.sips.link.latency_ns` where absent.
+        latency_ns: Option<Ns> = None,
+        /// Bandwidth of each direction; `system.sips.link.bandwidth_gbs` where absent.
+        bandwidth_gbs: Option<Gbs> = None,
     }
 }
 

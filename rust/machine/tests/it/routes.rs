@@ -77,6 +77,7 @@ fn networks() -> Vec<Machine> {
         "count: 12, topology: mesh_2d_no_wrap, w: 4",
         "count: 24, topology: torus_3d, w: 2, h: 3, d: 4",
         "count: 27, topology: mesh_3d",
+        "count: 12, topology: torus_2d, w: 4, links: {w: {bandwidth_gbs: 400}, h: {latency_ns: 9}}",
         "count: 16, topology: hypercube",
         "count: 1, topology: hypercube",
         "count: 6, topology: fully_connected",
@@ -201,6 +202,37 @@ fn a_two_wide_torus_has_one_pair_of_links_between_neighbours() {
     let m = machine("system: {sips: {count: 4, topology: torus_2d}}");
     assert_eq!(m.links_between_sips().count(), 8);
     assert_eq!(machine("").links_between_sips().count(), 2);
+}
+
+#[test]
+fn every_dimension_of_a_grid_has_links_of_its_own() {
+    let own = "links: {w: {bandwidth_gbs: 400}, d: {bandwidth_gbs: 25, latency_ns: 9}}";
+    for network in ["torus_3d", "mesh_3d"] {
+        let m = machine(&format!("system: {{sips: {{count: 24, topology: {network}, w: 2, h: 3, d: 4, {own}}}}}"));
+        for link in m.links_between_sips() {
+            let apart = [link.from % 2 != link.to % 2, link.from / 2 % 3 != link.to / 2 % 3];
+            let (gbs, latency_ps) = match apart {
+                [true, _] => (400.0, 67_240),
+                [_, true] => (128.0, 67_240),
+                _ => (25.0, 9_000),
+            };
+            assert_eq!((link.rate.gbs(), link.latency_ps), (gbs, latency_ps), "{network} {}", m.link_name(link.link));
+        }
+        // One hop along each dimension.
+        assert_eq!(m.route(Node::Io(0), Node::Io(9)).unwrap().latency_ps(), 2 * 67_240 + 9_000);
+        assert!(m.sip_link().is_none());
+    }
+}
+
+#[test]
+fn dimensions_whose_links_are_those_of_all_change_nothing() {
+    let text = |own: &str| {
+        format!("system: {{sips: {{count: 6, topology: torus_2d, w: 3, link: {{bandwidth_gbs: 50}}{own}}}}}")
+    };
+    let (plain, same) =
+        (machine(&text("")), machine(&text(", links: {w: {bandwidth_gbs: 50}, h: {latency_ns: 67.24}}")));
+    assert!(plain.links_between_sips().eq(same.links_between_sips()));
+    assert!(same.sip_link().is_some() && same.sip_link() == plain.sip_link());
 }
 
 #[test]

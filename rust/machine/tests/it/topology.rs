@@ -136,6 +136,8 @@ fn bad_files_are_refused_with_code_and_line() {
         ("AHBM-T013", "cube: {memory_map: {hbm_slices_per_cube: 4}}", "topology.yaml:1", "slice"),
         ("AHBM-T015", "system: {sips: {d: 2}}", "sips.d", "remove"),
         ("AHBM-T015", "system: {sips: {edges: [{from: 0, to: 1}]}}", "edges", "custom"),
+        ("AHBM-T015", "system: {sips: {links: {w: {bandwidth_gbs: 1}}}}", "sips.links.w", "meshes and tori"),
+        ("AHBM-T015", "system: {sips: {count: 4, topology: torus_2d, links: {d: {latency_ns: 1}}}}", "links.d", "d"),
         ("AHBM-T015", "system: {sips: {switch: {reduces: true}}}", "switch.reduces", "topology to switch"),
     ];
     for (code, text, place, hint) in cases {
