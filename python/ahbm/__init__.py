@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ahbm.front.device import tensor as tensor
     from ahbm.job.features import features as features
     from ahbm.job.open import open_ as open
+    from ahbm.job.together import together as together
     from ahbm.ranks.launch import spawn as spawn
     from ahbm.runs.explanation import Explanation as Explanation
     from ahbm.runs.inspection import Inspection as Inspection
@@ -70,6 +71,7 @@ _HOMES = {
     "sweep": "sweeps.sweep",
     "synthesize": "source.synthesis",
     "tensor": "front.device",
+    "together": "job.together",
     "topologies": "asked",
 }
 
@@ -103,6 +105,7 @@ __all__ = [
     "sweep",
     "synthesize",
     "tensor",
+    "together",
     "topologies",
 ]
 

@@ -109,7 +109,11 @@ COLLECTIVE = {"collective": OF_RUNS["collective"]}
 MEASURED = {name: OF_RUNS[name] for name in ("collective", "plan", "program")}
 JOBS = {name: OF_RUNS[name] for name in ("job", "profile")}
 BASES: dict[str, dict[str, tuple[str, ...]]] = {
-    "run": {**OF_RUNS, "script": (*MACHINE, "-a", "ring_allreduce", "gather.py")},
+    "run": {
+        **OF_RUNS,
+        "jobs": ("step", "step", "-t", "npu_ring_8", "--ranks", f"{2 * RANKS}"),
+        "script": (*MACHINE, "-a", "ring_allreduce", "gather.py"),
+    },
     "explain": OF_RUNS,
     "report": {name: (*base, *SMALL_SWEEP) for name, base in OF_RUNS.items() if name in MEASURED}
     | {name: OF_RUNS[name] for name in ("graph", "job", "profile")},
@@ -164,6 +168,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "--frontend": ("upstream",),
     "--et": ("written",),
     "--trace": ("written.json",),
+    "--place": ("striped",),
     "--check": ("race",),
     "--what-if": ("system.sips.link.latency_ns=900",),
     "--vary": ("ranks=2,3",),
@@ -220,6 +225,7 @@ EXCUSED: dict[tuple[str, str, str], str] = {
     ("run", "job", "--no-data"): "a job runs for its time only",
     ("run", "profile", "--no-data"): "a job runs for its time only",
     ("*", "job", "--as"): "it is a job",
+    ("*", "jobs", "--as"): "they are jobs",
     ("*", "profile", "--as"): "it is a job",
     ("*", "profile", "--lanes"): "its streams wait for each other",
     ("*", "program", "--instances"): "an argument of the script",

@@ -85,6 +85,14 @@ def run(
             "--trace", metavar="FILE", help="Write the run as a timeline: .pftrace for Perfetto, .json for Chrome."
         ),
     ] = None,
+    place: Annotated[
+        str | None,
+        typer.Option(
+            "--place",
+            metavar="HOW",
+            help="Several jobs (ahbm run A B): which SIPs each has: packed (default), striped, random or random:SEED.",
+        ),
+    ] = None,
     no_data: NoData = False,
     check: Check = None,
     best: Annotated[
@@ -93,7 +101,7 @@ def run(
     as_json: Json = False,
     ci: FormatOption = None,
 ) -> None:
-    """Run one collective, a plan or a script on the emulated machine.
+    """Run one collective, a plan or a script on the emulated machine; or jobs beside each other.
 
     Several -a, -t, --ranks 2,4,8 or --set KEY=1,2 run each algorithm on each machine: one row each, as in `ahbm bench`,
     or, with --json, one line of JSON as soon as it is there. A row that does not run says its code; the others run, and
@@ -116,9 +124,18 @@ def run(
             )
         what = "says itself what is called, of which type and size, and prints what it likes"
         only(target, what, given(asked.options()), names_of(Where) | {"algorithm"})
-        more = {"no-data": no_data, "best": best, "json": as_json, "format": ci is not None}
+        more = {
+            **{"no-data": no_data, "best": best, "json": as_json},
+            **{"format": ci is not None, "place": place is not None},
+        }
         refuse(target, what, [name for name, on in more.items() if on])
         _script(Path(target), args, asked)
+        return
+    others = [] if target.endswith(".py") else list(context.args)
+    if place is not None or (others and all(map(is_case, others))):
+        single = {"--et": et, "--check": check, "--best": best or None, "--format": ci, "--no-data": no_data or None}
+        refused = [name for name, value in single.items() if value is not None]
+        _together([target, *others], place, asked, refused, trace, as_json)
         return
     refuse_arguments(context, target)
     if target.endswith(".py"):
@@ -234,6 +251,28 @@ def _each_job(target: str, cells: Sequence[Asked], as_json: bool) -> None:
     for point in found:
         if point.error is not None:
             raise point.error
+
+
+def _together(
+    targets: Sequence[str], place: str | None, asked: Asked, refused: Sequence[str], trace: Path | None, as_json: bool
+) -> None:
+    """Prints what jobs take beside each other. Raises ConfigError (AHBM-C146) for a single one, and for options that
+    they do not have."""
+    from ahbm.job.options import given
+    from ahbm.job.together import together
+
+    if len(targets) == 1:
+        raise ConfigError(
+            "AHBM-C146", "--place is for several jobs", hint=f"ahbm run {targets[0]} {targets[0]} --place striped"
+        )
+    cells = asked.cells()
+    if refused or len(cells) > 1:
+        what = ", ".join(refused) or "several machines or algorithms"
+        raise ConfigError("AHBM-C146", f"{what}: not for jobs beside each other, which run once on one machine")
+    found = together(*targets, place=place or "packed", **given(cells[0].options()))
+    if trace is not None:
+        found.report.write_timeline(trace)
+    typer.echo(json.dumps(found.to_json(), indent=2) if as_json else str(found))
 
 
 def _setup(asked: Asked) -> Setup:

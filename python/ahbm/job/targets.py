@@ -309,7 +309,7 @@ class Job(Target):
         from ahbm.job.best import best
 
         how = self.options.how
-        return best(self.job(how), self._label, self.options.setup(), how)
+        return best(self.job(how), self.label, self.options.setup(), how)
 
     @checked
     def what_if(self, *changes: Mapping[str, Any]) -> WhatIf:
@@ -319,7 +319,8 @@ class Job(Target):
         return what_if(self, changes)
 
     @property
-    def _label(self) -> str:
+    def label(self) -> str:
+        """Its name for people."""
         return plans.label(self.target) if self.workload is None else self.target
 
     def job(self, how: How) -> Workload:
@@ -330,12 +331,12 @@ class Job(Target):
 
     def _replayed(self) -> JobReport:
         setup, how = self.options.setup(), self.options.how
-        label = self._label
+        label = self.label
         if self.workload is not None:
             return replay(self.job(how), label, setup, how)
         report, found = replay(self.target, label, setup, how), recorded(self.target, how.step)
         graphs = idle_graphs(self.options.collective_algorithm, report.asked.workload.calls)
-        if idle := (*graphs, *self._idle(report, how)):
+        if idle := (*graphs, *self.idle(report.asked.workload, report)):
             performed = replace(report.performed, notes=(*report.performed.notes, *idle))
             report = replace(report, performed=performed)
         if found is None:
@@ -345,19 +346,20 @@ class Job(Target):
             found = replace(found, host_gaps_ns=gaps)
         return replace(report, recorded=found)
 
-    def _idle(self, report: JobReport, how: How) -> Iterator[str]:
-        """Notes on options that change nothing in this job, because it states itself what they would say."""
-        calls = report.performed.calls
+    def idle(self, job: Workload, report: JobReport) -> Iterator[str]:
+        """Notes on options that change nothing in this `job`, of which `report` has the calls, because it states itself
+        what they would say. A job in memory was read by nobody's options."""
+        calls, how = report.performed.calls, self.options.how
         if how.dtype != DTYPE and all(call.dtype is not None for call in calls):
             yield f"every call states its element type: dtype {how.dtype} {IDLE}"
         if how.op != OP and all(call.op is not None for call in calls if COLLECTIVES[call.collective].reduces):
             yield f"every call states its operator: op {how.op} {IDLE}"
-        if how.reading.lenient and report.asked.workload.left_out == (0, 0):
+        if how.reading.lenient and job.left_out == (0, 0):
             yield f"every dependency is on a node that exists: lenient {IDLE}"
         for name, other in (("groups", replace(how, groups=None)), ("symmetric", replace(how, symmetric=False))):
-            if getattr(how, name):
+            if getattr(how, name) and self.workload is None:
                 try:
-                    same = _shape(read_job(self.target, other)) == _shape(report.asked.workload)
+                    same = _shape(read_job(self.target, other)) == _shape(job)
                 except AhbmError:
                     same = False
                 if same:

@@ -3,7 +3,7 @@
 use crate::errors;
 use crate::features::JobFeatures;
 use crate::formats::budget;
-use crate::given::{Given, given};
+use crate::given::{Given, Wanted, given, wanted, within};
 use crate::interrupt::interruptible;
 use crate::job::{JobCall, with_costs};
 use crate::logs::{self, Part};
@@ -33,6 +33,8 @@ pub struct Workload {
     pub(crate) inner: Arc<Linked>,
     whole: OnceLock<Arc<Linked>>,
 }
+
+wanted! { Py<Workload>: "a Workload" }
 
 #[pymethods]
 impl Workload {
@@ -140,6 +142,24 @@ impl Workload {
     /// The interpreter lock is released meanwhile. Raises as `read` for what these calls then are.
     fn on_network(&self, py: Python<'_>, npus: Vec<u32>) -> PyResult<Self> {
         interruptible(py, || Linked::sized(self.inner.workload.on_network(&npus))).map(Self::of)
+    }
+
+    /// One job of `size` ranks: of each pair, rank `places[r]` does what rank r of the job does; every other rank does
+    /// nothing. Groups keep their names and the order of their ranks. The interpreter lock is released meanwhile.
+    ///
+    /// Raises `ConfigError` (AHBM-C120) for a job with another number of places than ranks, and for a place that does
+    /// not exist or has two ranks.
+    #[staticmethod]
+    fn together(
+        py: Python<'_>,
+        name: Given<String>,
+        jobs: Given<Vec<(Py<Self>, Vec<u32>)>>,
+        size: Given<u32>,
+    ) -> PyResult<Self> {
+        given!(name, jobs, size);
+        within("size", size as usize, 1 << 20)?;
+        let pairs: Vec<_> = jobs.iter().map(|(job, places)| (&job.get().inner.workload, places.as_slice())).collect();
+        interruptible(py, || Linked::sized(ahbm_workload::Workload::together(&name, &pairs, size)?)).map(Self::of)
     }
 
     /// Writes the job as a Chakra trace: `PREFIX.<rank>.et`, and `PREFIX.groups.json` where calls name groups.

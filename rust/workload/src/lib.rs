@@ -40,6 +40,7 @@ mod messages;
 mod node;
 mod replicas;
 mod shares;
+mod together;
 mod transformer;
 mod workload;
 

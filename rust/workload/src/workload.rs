@@ -202,17 +202,20 @@ impl Gather {
     /// Adds the next rank.
     pub fn add(&mut self, rank: RankGraph) {
         debug_assert_eq!(rank.rank as usize, self.workload.ranks.len(), "ranks come in order");
-        let graphs = &mut self.workload.graphs;
-        let alike = self.known.entry(rank.graph.digest()).or_default();
-        let graph = match alike.iter().copied().find(|&known| graphs[known as usize] == rank.graph) {
-            Some(known) => known,
-            None => {
-                graphs.push(rank.graph);
-                alike.push(graphs.len() as u32 - 1);
-                graphs.len() as u32 - 1
-            }
-        };
+        let graph = self.share(rank.graph);
         self.bind(graph, rank.groups, rank.peers, rank.file);
+    }
+
+    /// The position of a graph, which is added unless it is there.
+    pub(crate) fn share(&mut self, graph: Graph) -> u32 {
+        let graphs = &mut self.workload.graphs;
+        let alike = self.known.entry(graph.digest()).or_default();
+        if let Some(known) = alike.iter().copied().find(|&known| graphs[known as usize] == graph) {
+            return known;
+        }
+        graphs.push(graph);
+        alike.push(graphs.len() as u32 - 1);
+        graphs.len() as u32 - 1
     }
 
     /// Adds a graph that no rank has yet; returns its position.

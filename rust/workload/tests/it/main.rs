@@ -6,4 +6,5 @@ mod copies;
 mod crossings;
 mod dimensions;
 mod replicas;
+mod together;
 mod transformer;
