@@ -2615,6 +2615,15 @@ class Workload:
         """
 
     @staticmethod
+    def together(name: str, jobs: Sequence[tuple[Workload, Sequence[int]]], size: int) -> Workload:
+        """One job of `size` ranks: of each pair, rank `places[r]` does what rank r of the job does; every other rank does
+        nothing. Groups keep their names and the order of their ranks. The interpreter lock is released meanwhile.
+
+        Raises `ConfigError` (AHBM-C120) for a job with another number of places than ranks, and for a place that does
+        not exist or has two ranks.
+        """
+
+    @staticmethod
     def transformer(name: str, sizes: Mapping[str, int], dtype: tuple[str, int], words: Mapping[str, str]) -> Workload:
         """One training step of a transformer; `ahbm.job.transformer.Transformer` says what the numbers mean.
 
