@@ -35,10 +35,6 @@ Ran = Report | TimeReport | JobReport
 
 def _opened(target: object, options: Mapping[str, Any]) -> Any:
     given = {name: value for name, value in options.items() if value is not None}
-    if "size" in given:
-        if "bytes_per_rank" in given:
-            raise ConfigError("AHBM-C129", "size and bytes_per_rank are one thing: give one of them")
-        given["bytes_per_rank"] = given.pop("size")
     return open_(str(path_of("target", target)), **given)
 
 

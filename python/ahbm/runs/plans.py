@@ -102,10 +102,10 @@ def prepare(
     `ahbm.runs.timed.run`); and as `ahbm.runs.measure.prepare`.
     """
     plan = runnable(file, options.reading, options.collective)
-    if arguments.get("bytes_per_rank") is None:
+    if arguments.get("size") is None:
         stated = stated_bytes(file, options.reading, options.collective)
         usual = stated or default_bytes(plan, arguments.get("dtype", "f16"), options.instances)
-        arguments["bytes_per_rank"] = usual
+        arguments["size"] = usual
     name = free_name(file, arguments.get("ccl"), arguments.get("overrides"))
     settings = settings_of(file, name, options, plan.ranks)
     arguments["overrides"] = sized(plan.ranks, topology, arguments.get("overrides")) | settings
@@ -315,7 +315,7 @@ def convert(
         if quirks:
             raise ConfigError("AHBM-C146", f"{source} is no file of a plan: it has no quirks")
         emulator = Emulator.load(topology, ccl, overrides)
-        plan = _plan_of(emulator, source, collective, limits, bytes_per_rank=nbytes, dtype=dtype, root=root)
+        plan = _plan_of(emulator, source, collective, limits, size=nbytes, dtype=dtype, root=root)
         return plan.save(target, nbytes=nbytes, link_order=link_order, slots=slots)
     if (collective, topology, ccl, overrides or None, dtype, root) != (None, None, None, None, "f16", 0):
         what = "no collective, topology, ccl.yaml, overrides, dtype or root"
@@ -382,10 +382,10 @@ def _plan_of(
                 "AHBM-C146", f"{found.name} computes {', '.join(found.collectives)}: say which", hint=hint
             )
         (collective,) = found.collectives
-    if arguments.get("bytes_per_rank") is None:
+    if arguments.get("size") is None:
         ranks = on.settings(chosen).world_size or on.world_size
         unit = ranks * element(arguments.get("dtype", "f16")).storage.itemsize
-        arguments["bytes_per_rank"] = max(DEFAULT_BYTES // unit, 1) * unit
+        arguments["size"] = max(DEFAULT_BYTES // unit, 1) * unit
     arguments["emulator"] = on
     case = measure.prepare(collective, chosen, **arguments)
     if case.request.root and not case.request.kind.rooted:

@@ -108,7 +108,7 @@ class Bench:
                 self.collective,
                 topology=self.topology,
                 algorithm=str(item.path) if item.path is not None else item.name,
-                bytes_per_rank=nbytes,
+                size=nbytes,
                 overrides=overrides,
             )
             assert isinstance(of_collective, Target)
