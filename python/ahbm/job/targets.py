@@ -185,9 +185,7 @@ class PlanFile(Target):
         of = self.options
         if (of.slice_bytes, of.slots) != (None, None) or of.reading.lenient:
             self._refuse_lowering()
-        arguments = Arguments(
-            dtype=of.dtype, op=of.op, overrides=of.overrides, ccl=of.ccl, size=of.size
-        )
+        arguments = Arguments(dtype=of.dtype, op=of.op, overrides=of.overrides, ccl=of.ccl, size=of.size)
         return plans.prepare(self.source, of.topology, of.lowering(SLOTS), **arguments)
 
     @cached_property

@@ -80,6 +80,7 @@ def spelled(function: _Function) -> _Function:
         for name, (default, _) in KEYWORDS.items()
     ]
     lines = [fill(f"{name}: {meaning}", 116, subsequent_indent="    ") for name, (_, meaning) in KEYWORDS.items()]
+
     def called(*args: Any, **given: Any) -> Any:
         return function(*args, **one_size(given))
 

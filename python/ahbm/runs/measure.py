@@ -240,9 +240,7 @@ def prepare(
         element(text("dtype", arguments.get("dtype", "f16"))),
         instance("placement", arguments.get("placement"), DPPolicy, "an ahbm.DPPolicy"),
     )
-    settings = emulator.settings(
-        chosen or likely(emulator, collective, _size("size", arguments.get("size")) or 0)
-    )
+    settings = emulator.settings(chosen or likely(emulator, collective, _size("size", arguments.get("size")) or 0))
     ranks = settings.world_size or emulator.world_size
     tiles = 1 if placement is None else placement.cubes(emulator.machine.cubes)
     pes = tiles if placement is not None else 1 if ranks > emulator.machine.sips else emulator.machine.cubes
