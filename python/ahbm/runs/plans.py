@@ -19,6 +19,7 @@ from ahbm._core import Machine, Plan, Workload, convert_plan, is_pytorch_trace, 
 from ahbm.base.arguments import checked, whole
 from ahbm.base.elements import element
 from ahbm.base.load import is_prefix
+from ahbm.base.sizes import parse_size
 from ahbm.base.store import store, writing
 from ahbm.config.ccl import CclConfig, entry_overrides, split_overrides, unnamed_entry
 from ahbm.config.reading import Reading
@@ -240,6 +241,7 @@ def convert(
     source: AnyAlgorithm | Script,
     target: str | Path,
     *,
+    size: int | str | None = None,
     nbytes: int | None = None,
     link_order: bool = False,
     slots: int | None = None,
@@ -263,8 +265,8 @@ def convert(
     module's name or path, a kernel function. The program of a script is written as its language's compiler writes it
     where `target` is of that language's own format. PyTorch's traces of a job, a rank's file or a folder, become a
     Chakra trace with every node, edge and attribute of the job.
-    nbytes: the size, of the larger of operand and result, for which a kernel is captured, and by which a trace states
-    its `comm_size`; about 1 MiB. link_order: orders the sends of every link of a trace by control dependencies. slots:
+    size: of the larger of operand and result, bytes or a text such as "64K", for which a kernel is captured, and by
+    which a trace states its `comm_size`; about 1 MiB. nbytes: the same. link_order: orders the sends of every link of a trace by control dependencies. slots:
     messages that the queues of an execution plan hold; without it a kernel's own, else the runtime's. limits: as in
     `ahbm.config.reading.Reading`. quirks: the same, of a file or script.
     collective: the one to write, of an algorithm that computes several; None for `source` leaves the algorithm to
@@ -279,6 +281,10 @@ def convert(
     arguments that do not go with `source`, or no single collective), and for an algorithm what `ahbm.run` raises
     before it runs.
     """
+    if size is not None:
+        if nbytes is not None:
+            raise ConfigError("AHBM-C128", "size and nbytes are both given, and say the same", hint="give size")
+        nbytes = whole("size", parse_size(size) if isinstance(size, str) else size, 1, 2**63 - 1)
     of_jobs = (groups, step, host_gaps or None, symmetric or None, replicas)
     ending = Path(target).suffix.lower()
     if link_order and ending != ".et":

@@ -325,10 +325,10 @@ def synthesize(
     """A schedule of `collective` for the network between a machine's SIPs, each taken as one NPU.
 
     Give `size` (of an NPU's whole buffer, all shares: bytes, or a text such as "64K") or `chunk_bytes` (a share is
-    `chunks` of them). A share is the whole buffer of all_reduce, broadcast and reduce and one NPU's part of it otherwise; it is cut into `chunks`,
-    except by trees, which choose for themselves. `method` is one of `METHODS`. `members`
-    are the NPUs that take part, by rank (`root` is a rank among them), and the others relay; without any, all take
-    part. The same arguments give the same schedule.
+    `chunks` of them). A share is the whole buffer of all_reduce, broadcast and reduce and one NPU's part of it
+    otherwise; it is cut into `chunks`, except by trees, which choose for themselves. `method` is one of `METHODS`.
+    `members` are the NPUs that take part, by rank (`root` is a rank among them), and the others relay; without any, all
+    take part. The same arguments give the same schedule.
 
     Raises UnsupportedError (AHBM-U402 to U408) for networks and requests that cannot be synthesized, ConfigError
     (AHBM-C150) unless exactly one of `size` and `chunk_bytes` is given and is positive, and for numbers out of their
