@@ -266,8 +266,9 @@ def convert(
     where `target` is of that language's own format. PyTorch's traces of a job, a rank's file or a folder, become a
     Chakra trace with every node, edge and attribute of the job.
     size: of the larger of operand and result, bytes or a text such as "64K", for which a kernel is captured, and by
-    which a trace states its `comm_size`; about 1 MiB. nbytes: the same. link_order: orders the sends of every link of a trace by control dependencies. slots:
-    messages that the queues of an execution plan hold; without it a kernel's own, else the runtime's. limits: as in
+    which a trace states its `comm_size`; about 1 MiB. nbytes: the same.
+    link_order: orders the sends of every link of a trace by control dependencies. slots: messages that the queues of an
+    execution plan hold; without it a kernel's own, else the runtime's. limits: as in
     `ahbm.config.reading.Reading`. quirks: the same, of a file or script.
     collective: the one to write, of an algorithm that computes several; None for `source` leaves the algorithm to
     ccl.yaml. topology, ccl, overrides, dtype, root: of an algorithm, as in `ahbm.run`.
