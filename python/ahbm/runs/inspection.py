@@ -87,6 +87,11 @@ class Inspection:
         return self._timeline.deadlock
 
     @property
+    def ranks(self) -> Sequence[int]:
+        """The rank of each agent."""
+        return self._program.ranks
+
+    @property
     def timeline_hash(self) -> str:
         """16 hex digits; equal hashes are equal timelines."""
         return f"{self._timeline.hash:016x}"

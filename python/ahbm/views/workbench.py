@@ -449,7 +449,9 @@ def add_links(data: Data, explanation: Explanation, machine: Machine | None) -> 
     kept = max(MOST_LINKS, sum(link.path_ps > 0 for link in found))
     found, left = found[:kept], found[kept:]
     if left:
-        most = f"waited for {time(max(link.waited_ps for link in left))}, busy {time(max(link.busy_ps for link in left))}"
+        most = (
+            f"waited for {time(max(link.waited_ps for link in left))}, busy {time(max(link.busy_ps for link in left))}"
+        )
         data.notes.append(f"{len(left):,} links off the critical path (each at most {most}) have no heat of their own")
     data.links = [
         {
