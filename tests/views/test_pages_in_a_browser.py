@@ -16,9 +16,9 @@ from ahbm.cli import app
 from ahbm.runs.explanation import Explanation
 from ahbm.table.cases import Sweep
 from ahbm.table.study import gather
-from ahbm.views import overview
+from ahbm.views import overview, sweeps
 from ahbm.views.page import Page, Section
-from support.browser import CHROMIUM, Tab, browser
+from support.browser import CHROMIUM, CONTRASTS, Tab, browser
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")]
 RUN = "all_reduce -t npu_torus_4x4 -a ring_allreduce -a bidirectional_ring_allreduce --sizes 16K,256K"
@@ -57,25 +57,6 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             done = CliRunner().invoke(app, ["report", *words.split(), "-o", str(folder / f"{name}.html")])
             assert done.exit_code == 0, done.output
     return {name: folder / f"{name}.html" for name in asked}
-
-
-CONTRASTS = """(() => {
-  const part = (v) => { v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; };
-  const rgb = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
-  const light = (c) => 0.2126 * part(c[0]) + 0.7152 * part(c[1]) + 0.0722 * part(c[2]);
-  const ground = (e) => { for (; e; e = e.parentElement) { const c = rgb(getComputedStyle(e).backgroundColor);
-    if (c.length === 3 || c[3] > 0) return c; } return [255, 255, 255]; };
-  const bad = [];
-  for (const e of document.querySelectorAll("body *")) {
-    const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
-    if (!own || e.closest("script, style, canvas") || !e.getClientRects().length) continue;
-    const svg = e instanceof SVGElement, c = rgb(svg ? getComputedStyle(e).fill : getComputedStyle(e).color);
-    const [a, b] = [light(c), light(ground(e))].sort((x, y) => y - x), ratio = (a + 0.05) / (b + 0.05);
-    if (ratio < 4.5) bad.push([e.textContent.trim().slice(0, 30), ratio]);
-  }
-  return bad;
-})()"""
-"""Texts whose contrast with what is behind them is less than 4.5 to 1."""
 
 
 @pytest.mark.parametrize("name", ["run", "large", "job", "largest", "large job"])
@@ -261,3 +242,21 @@ def test_a_broken_picture_is_told(tab: Tab, tmp_path: Path) -> None:
     tab.run("new Promise((done) => setTimeout(done, 200))")
     assert any("version 99" in problem for problem in tab.problems), tab.problems
     assert ahbm.__version__
+
+
+def test_pages_of_sweeps_fit(tab: Tab, tmp_path: Path) -> None:
+    table = ahbm.sweep(
+        "all_reduce",
+        ["ring_allreduce", "tree_allreduce"],
+        ["npu_ring_8", "npu_switch_8"],
+        sizes=["1K", "64K"],
+        data=False,
+    )
+    for what, goals in (("", []), ("best", []), ("pareto", ["time", "memory"]), ("sensitivity", [])):
+        sweeps.page(table, what, goals, "rows").write(tmp_path / "sweep.html")  # type: ignore[arg-type]
+        for width, dark in ((1400, False), (390, True)):
+            tab.size(width, 1000, dark)
+            tab.problems.clear()
+            tab.open((tmp_path / "sweep.html").as_uri())
+            assert tab.problems == [] and tab.run("document.documentElement.scrollWidth") <= width, (what, width)
+            assert tab.run(CONTRASTS) == [], (what, width, dark)

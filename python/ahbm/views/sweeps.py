@@ -308,9 +308,9 @@ def effects(found: Sequence[answers.Effect]) -> charts.Chart:
     )
     one = alt.Chart(alt.InlineData(values=[{"x": 1}])).mark_rule(color=colors.LIMIT, strokeDash=[4, 3]).encode(x="x:Q")
     dots = base.mark_circle(size=80)
-    texts = base.mark_text(align="left", dx=8, fontSize=11, color=colors.LIMIT).encode(
-        text=alt.Text("share:Q", format=".3~r"), color=alt.value(colors.LIMIT)
-    )
+    # Without a colour of its own: the page gives texts that of its theme.
+    texts = alt.Chart(alt.InlineData(values=values)).mark_text(align="left", dx=8, fontSize=11)
+    texts = texts.encode(x=base.encoding.x, y=base.encoding.y, text=alt.Text("share:Q", format=".3~r"))
     layers: charts.Chart = alt.layer(one, dots, texts)
     return layers.properties(width=charts.WIDTH, height=height, title="sensitivity (simulated)")
 
