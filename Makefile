@@ -14,7 +14,7 @@ STEP := @scripts/step
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test quick torch torch-tests torch-suite torch-libraries torch-scripts
-.PHONY: viewer
+.PHONY: viewer site wasm
 .PHONY: style lint clippy types windows stubs bench fuzz clean
 
 demo: $(VENV)/.running
@@ -61,6 +61,15 @@ viewer:
 	$(PYTHON) scripts/viewer.py
 	node --test web/test/
 	npx --yes --package typescript@5 tsc -p web
+
+# The documentation as a site, in site/: open site/index.html. Nothing of the site needs the network; pip does, once.
+site: $(BIN)/python
+	$(STEP) "install the generator" $(BIN)/pip $(PIP) $$($(PYTHON) scripts/needs.py site)
+	$(STEP) "site/" env NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
+# That the crates below the Python module stay free of what a browser does not have; docs/view.md says what is missing.
+wasm:
+	$(STEP) "the crates for WebAssembly" cargo check --workspace --exclude ahbm-python --target wasm32-unknown-unknown
 
 clippy:
 	$(STEP) "clippy" cargo clippy --workspace --all-targets -- -D warnings
@@ -152,4 +161,4 @@ $(TORCH)/.testing: $(WHEELS)/.built $(TORCH)/.fetched
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(TORCH) target dist
+	rm -rf $(VENV) $(TORCH) target dist site

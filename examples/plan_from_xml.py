@@ -16,6 +16,6 @@ verdict = check_file(path)
 print(verdict)
 assert verdict.verdict == "correct"
 
-report = ahbm.open(path, topology="npu_torus_4x4", bytes_per_rank=1 << 20).run()
+report = ahbm.open(path, topology="npu_torus_4x4", size=1 << 20).run()
 print(report)
 assert report.wrong == 0

@@ -23,12 +23,12 @@ def objective(trial: optuna.Trial) -> float:
     topology = trial.suggest_categorical("topology", ["npu_ring_8", "npu_switch_8", "npu_fully_connected_8"])
     algorithm = trial.suggest_categorical("algorithm", ["ring_allreduce", "tree_allreduce"])
     overrides = {"system.sips.link.bandwidth_gbs": gbs}
-    case = prepare("all_reduce", algorithm, topology, bytes_per_rank=SIZE, overrides=overrides)
+    case = prepare("all_reduce", algorithm, topology, size=SIZE, overrides=overrides)
     bound = case.emulator.bound(case.request).ps
     done = [one.value for one in trial.study.trials if one.value is not None]
     if bound is not None and done and bound / 1000 + price(gbs) >= min(done):
         raise optuna.TrialPruned("no algorithm is quick enough there")
-    report = ahbm.run("all_reduce", algorithm, emulator=case.emulator, bytes_per_rank=SIZE, data=False)
+    report = ahbm.run("all_reduce", algorithm, emulator=case.emulator, size=SIZE, data=False)
     return report.latency_ns + price(gbs)
 
 

@@ -4,7 +4,7 @@ import ahbm
 
 machine, size = "npu_torus_4x4", "256K"
 reports = [
-    ahbm.run("all_reduce", name, machine, bytes_per_rank=size, check=True)
+    ahbm.run("all_reduce", name, machine, size=size, check=True)
     for name in ("ring_allreduce", "lrab_hierarchical_allreduce")
 ]
 quick, slow = sorted(reports, key=lambda report: report.latency_ns)

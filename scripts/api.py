@@ -20,19 +20,47 @@ import ahbm.errors
 PAGE = Path(__file__).resolve().parent.parent / "docs/api.md"
 HEAD = """# The Python interface
 
-`scripts/api.py` writes this page from the docstrings; `help(ahbm.run)` shows all of one. [Quick start](quick-start.md)
-and the [examples](../examples) show how these are used, [Errors](errors.md) what each code means.
+`help(ahbm.run)` shows all of a name: its arguments, units and errors. [Quick start](quick-start.md) and the
+[examples](../examples) show how these are used, [Errors](errors.md) what each code means.
 """
+SHOWN = {
+    "Emulator": ("load", "on", "world_size", "settings", "algorithms", "refusals", "plan", "bound"),
+    "Machine": (
+        *("from_yaml", "changed", "describe", "svg", "hash", "origin", "overrides", "parameters", "topology", "sips"),
+        *("cubes", "pes", "cube_w", "cube_h", "sip_w", "sip_h", "sip_d", "links_between_sips", "sip_edges", "library"),
+        *("protocols", "bands", "assumed", "switch_reduces", "kernel_ps"),
+    ),
+}
+"""Of classes that serve the package too, what is for others; `help` has the rest."""
 
 
 def render() -> str:
     """The page as it should be."""
-    parts = [HEAD, "## ahbm\n"]
-    parts += [entry(f"ahbm.{name}", getattr(ahbm, name)) for name in sorted(ahbm.__all__, key=str.lower)]
-    for module in (ahbm.distributed, ahbm.errors):
-        parts += [f"## {module.__name__}\n", f"{first(module)}\n"]
-        parts += [entry(f"{module.__name__}.{name}", value, 3) for name, value in public(module)]
+    values = {name: getattr(ahbm, name) for name in sorted(ahbm.__all__, key=str.lower)}
+    parts = [HEAD, "## What you call\n"]
+    parts += [entry(f"ahbm.{name}", value) for name, value in values.items() if not isinstance(value, type)]
+    parts += ["## What you are given, or give\n"]
+    kinds = {name: value for name, value in values.items() if isinstance(value, type)}
+    parts += [entry(f"ahbm.{name}", value) for name, value in kinds.items() if not issubclass(value, Exception)]
+    parts += ["## ahbm.distributed\n", f"{first(ahbm.distributed)} As `import ahbm.distributed as dist`.\n"]
+    listed = public(ahbm.distributed)
+    parts += ["\n".join(member(name, value) for name, value in listed if not isinstance(value, type)) + "\n"]
+    parts += [entry(f"ahbm.distributed.{name}", value) for name, value in listed if isinstance(value, type)]
+    parts += ["## ahbm.errors\n", f"{first(ahbm.errors)} `ahbm.AhbmError` is the base of all.\n"]
+    parts += ["\n".join(fault(name, value) for name, value in public(ahbm.errors) if is_fault(value)) + "\n"]
+    parts += [entry(f"ahbm.errors.{name}", getattr(ahbm.errors, name)) for name in ("Finding", "Site")]
     return "\n".join(part for part in parts if part)
+
+
+def is_fault(value: Any) -> bool:
+    """Whether it is an exception of a family of its own: those that are also a built-in one are `ProgramError`s."""
+    return isinstance(value, type) and issubclass(value, Exception) and ahbm.errors.ProgramError not in value.__bases__
+
+
+def fault(name: str, kind: Any) -> str:
+    """A line of the list of exceptions."""
+    code = getattr(kind, "exit_code", None)
+    return f"- `{name}`{f', exit code {code}' if isinstance(code, int) else ''}: {first(kind)}"
 
 
 def public(module: ModuleType) -> list[tuple[str, Any]]:
@@ -67,6 +95,8 @@ def members(kind: type) -> list[tuple[str, Any]]:
             found |= {name: value for name, value in vars(base).items() if not name.startswith("_")}
     # Native types have no order of their own.
     names = sorted(found) if kind.__module__ == "ahbm._core" else list(found)
+    if kind.__name__ in SHOWN:
+        names = [name for name in SHOWN[kind.__name__] if name in found]
     known = [(name, inspect.getattr_static(kind, name)) for name in names]
     return [(name, value) for name, value in known if first(value)]
 

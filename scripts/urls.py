@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -25,12 +26,19 @@ def project(text: str, home: str, commit: str) -> str:
         raise SystemExit("pyproject.toml has addresses already, or has no place for them")
     urls = {
         "Source": home,
-        "Documentation": f"{home}/tree/{commit}/docs",
+        "Documentation": site(text, home) or f"{home}/tree/{commit}/docs",
         "Changelog": f"{home}/blob/{commit}/CHANGELOG.md",
         "Issues": f"{home}/issues",
     }
     table = "".join(f'{name} = "{url}"\n' for name, url in urls.items())
     return text.replace(BEFORE, f"[project.urls]\n{table}\n{BEFORE}")
+
+
+def site(text: str, home: str) -> str:
+    """Where .github/workflows/site.yml publishes this version's documentation; empty for a host without such pages."""
+    host, owner, name = home.removeprefix("https://").split("/")
+    version = tomllib.loads(text)["project"]["version"]
+    return f"https://{owner}.github.io/{name}/{version}" if host == "github.com" else ""
 
 
 def readme(text: str, home: str, commit: str) -> str:

@@ -104,6 +104,7 @@ SMALL = {
     "scripts/pictures.py": Small(("--check",)),
     "scripts/reached.py": Small(only_imported="`test_reached.py` compares some of its rows"),
     "scripts/schemas.py": Small(only_imported="it writes into the package; `test_schema.py` compares what it would"),
+    "scripts/site.py": Small(only_imported="mkdocs calls it; `test_docs_site.py` does too"),
     "scripts/urls.py": Small(only_imported="it writes into the clone; `test_packaging.py` runs it elsewhere"),
     "scripts/viewer.py": Small(("--check",)),
     "scripts/zoo.py": Small(only_imported=OF_TABLES),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ahbm.asked import compare as compare
     from ahbm.asked import explain as explain
     from ahbm.asked import numerics as numerics
+    from ahbm.asked import plot as plot
     from ahbm.asked import report as report
     from ahbm.asked import topologies as topologies
     from ahbm.base.placement import DeviceTensor as DeviceTensor
@@ -64,6 +65,7 @@ _HOMES = {
     "inspect": "runs.inspection",
     "numerics": "asked",
     "open": "job.open",
+    "plot": "asked",
     "report": "asked",
     "run": "runs.measure",
     "show": "views.notebook",
@@ -98,6 +100,7 @@ __all__ = [
     "inspect",
     "numerics",
     "open",
+    "plot",
     "report",
     "run",
     "show",

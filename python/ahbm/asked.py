@@ -1,12 +1,12 @@
-"""What the command line asks, as functions of the package: `report`, `explain`, `compare`, `numerics`, `algorithms`,
-`topologies`."""
+"""What the command line asks, as functions of the package: `report`, `plot`, `explain`, `compare`, `numerics`,
+`algorithms`, `topologies`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ahbm.base import html
 from ahbm.base.arguments import checked, refused, text
@@ -22,10 +22,12 @@ from ahbm.runs.report import Report
 from ahbm.runs.timed import TimeReport
 from ahbm.source.function import AnyAlgorithm, as_algorithm
 from ahbm.table.cases import Sweep
+from ahbm.table.rows import Rows
 
 if TYPE_CHECKING:
     from ahbm.check.numerics import Numerics
     from ahbm.runs.explanation import Explanation
+    from ahbm.views.drawing import Drawing
     from ahbm.views.page import Page
 
 SIZES = ("1K", "16K", "256K")
@@ -35,10 +37,6 @@ Ran = Report | TimeReport | JobReport
 
 def _opened(target: object, options: Mapping[str, Any]) -> Any:
     given = {name: value for name, value in options.items() if value is not None}
-    if "size" in given:
-        if "bytes_per_rank" in given:
-            raise ConfigError("AHBM-C129", "size and bytes_per_rank are one thing: give one of them")
-        given["bytes_per_rank"] = given.pop("size")
     return open_(str(path_of("target", target)), **given)
 
 
@@ -208,6 +206,38 @@ def report(
     if output is not None:
         page.write(Path(output))
     return page
+
+
+CHARTS: Mapping[str, Literal["", "best", "pareto", "sensitivity"]] = {
+    "curves": "",
+    "best": "best",
+    "pareto": "pareto",
+    "sensitivity": "sensitivity",
+}
+
+
+@checked
+def plot(rows: Rows, what: str = "curves", *goals: str) -> Drawing:
+    """A chart of the rows of a sweep, as `ahbm sweep show -o` draws it. All times are simulated.
+
+    rows: a table, a part of one, or the rows of a store.
+    what: "curves", time over size, a panel for each machine; "best", the quickest of everything computed; "pareto", the
+    fronts of the first two of `goals`; "sensitivity", what each key does to the time.
+
+    Raises UnsupportedError (AHBM-U145) without the extra `report`, ConfigError: AHBM-C129 for another chart and for
+    goals of what has none, AHBM-C187 for goals that are no columns of numbers and for no rows that ran and are right.
+    """
+    from ahbm.views.page import require_extra
+
+    require_extra()
+    from ahbm.views.drawing import Drawing
+    from ahbm.views.sweeps import chart
+
+    if what not in CHARTS:
+        raise refused("what", f"one of {', '.join(CHARTS)}", what)
+    if goals and what != "pareto":
+        raise ConfigError("AHBM-C129", f"the chart {what} has no goals, and takes no {', '.join(goals)}")
+    return Drawing(chart(rows, CHARTS[what], goals))
 
 
 def _given(topology: object, overrides: object) -> dict[str, Any]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import ahbm.cli
+from ahbm.base import documentation
 from ahbm.cli import app
 from ahbm.cli.app import MODULES, PANELS
 from support import astra_files, profiles
@@ -45,7 +47,7 @@ def test_the_examples_of_a_command_run(
     name: str, lines: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert len(lines) >= 2
-    page = commands()[name].epilog.splitlines()[-1].removeprefix("More: ")
+    page = f"docs/{commands()[name].epilog.splitlines()[-1]}.md"
     assert (ROOT / page).exists()
     _, told, _ = run("ahbm", [name, "--help"], tmp_path)
     assert "\n".join(f"  {line}" for line in lines) in told and told.endswith(f"\nMore: {page}\n")
@@ -87,6 +89,22 @@ def test_the_examples_of_a_command_run(
     for line in lines:
         code, out, err = run("ahbm", shlex.split(line)[1:], tmp_path)
         assert code == 0, f"$ {line}\n{out}{err}"
+
+
+def test_help_leads_to_the_site_of_the_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for home, address in (
+        ("https://owner.example/ahbm/0.1.0/", "https://owner.example/ahbm/0.1.0/{}.html"),
+        ("https://host.example/owner/ahbm/tree/0a/docs", "https://host.example/owner/ahbm/tree/0a/docs/{}.md"),
+    ):
+        urls = {"Project-URL": [f"Documentation, {home}", "Source, https://host.example"]}
+        monkeypatch.setattr(documentation.metadata, "metadata", lambda _, urls=urls: SimpleNamespace(get_all=urls.get))
+        documentation._home.cache_clear()
+        try:
+            assert run("ahbm", ["run", "--help"], tmp_path)[1].endswith(f"More: {address.format('quick-start')}\n")
+            told = run("ahbm", ["explain", "V401"], tmp_path)[1]
+            assert f"{address.format('errors')}#v-data, {address.format('check')}" in told
+        finally:
+            documentation._home.cache_clear()
 
 
 @pytest.mark.parametrize(

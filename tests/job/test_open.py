@@ -67,5 +67,5 @@ def test_what_a_target_does_not_have_is_refused_by_name(tmp_path: Path) -> None:
 
 def test_options_are_those_of_the_target() -> None:
     opened = ahbm.open("all_reduce", bytes_per_rank=64, device=True)
-    assert isinstance(opened, Collective) and (opened.options.bytes_per_rank, opened.options.device) == (64, True)
+    assert isinstance(opened, Collective) and (opened.options.size, opened.options.device) == (64, True)
     assert isinstance(ahbm.open(ahbm.run(bytes_per_rank=64)), Again)

@@ -25,7 +25,7 @@ def ring_xml(tmp_path: Path) -> Path:
 
 
 def test_a_trace_of_a_plan_runs_like_the_plan(ring_xml: Path, tmp_path: Path) -> None:
-    written = ahbm.convert(ring_xml, tmp_path / "traced.et", nbytes=1 << 16)
+    written = ahbm.convert(ring_xml, tmp_path / "traced.et", size="64K")
     assert [path.name for path in written] == [f"traced.{rank}.et" for rank in range(4)]
     checked = check_file(tmp_path / "traced")
     assert (checked.verdict, checked.format, checked.collective, checked.min_slots) == (

@@ -15,6 +15,24 @@ from typing import Any
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
+CONTRASTS = """(() => {
+  const part = (v) => { v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; };
+  const rgb = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
+  const light = (c) => 0.2126 * part(c[0]) + 0.7152 * part(c[1]) + 0.0722 * part(c[2]);
+  const ground = (e) => { for (; e; e = e.parentElement) { const c = rgb(getComputedStyle(e).backgroundColor);
+    if (c.length === 3 || c[3] > 0) return c; } return [255, 255, 255]; };
+  const bad = [];
+  for (const e of document.querySelectorAll("body *")) {
+    const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+    if (!own || e.closest("script, style, canvas") || !e.getClientRects().length) continue;
+    const svg = e instanceof SVGElement, c = rgb(svg ? getComputedStyle(e).fill : getComputedStyle(e).color);
+    const [a, b] = [light(c), light(ground(e))].sort((x, y) => y - x), ratio = (a + 0.05) / (b + 0.05);
+    if (ratio < 4.5) bad.push([e.textContent.trim().slice(0, 30), ratio]);
+  }
+  return bad;
+})()"""
+"""Texts whose contrast with what is behind them is less than 4.5 to 1."""
+
 
 class Tab:
     """A page that is open. `problems` is what its console said as an error, and what was thrown."""

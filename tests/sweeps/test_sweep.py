@@ -76,6 +76,48 @@ def test_files_hold_every_row(table: ahbm.Table, tmp_path: Path) -> None:
         table.to_csv(tmp_path / "nowhere" / "t.csv")
 
 
+def test_a_slice_is_a_table_whose_cells_are_its_rows() -> None:
+    table = ahbm.sweep(
+        "all_reduce", ["ring_allreduce", "tree_allreduce"], "npu_ring_8", sizes=["1K", "4K", "16K"], data=False
+    )
+    some = table[1:5:2]
+    assert isinstance(some, ahbm.Table) and list(some) == [table[1], table[3]] and table[:] == table
+    assert [report.bytes for report in some.reports] == [4096, 1024]
+    assert [report.bytes for report in table[::-1][:2].reports] == [16384, 4096]
+    assert len(table[9:]) == 0 and table[-1] == list(table)[-1]
+    with pytest.raises(IndexError):
+        table[6]
+    assert [(row["bytes"], row["latency_ns"]) for row in table.best()] == [
+        (size, min(row["latency_ns"] for row in table if row["bytes"] == size)) for size in (1024, 4096, 16384)
+    ]
+    front = table.pareto("time", "memory")
+    assert {row["bytes"] for row in front} == {1024, 4096, 16384} and front[0] in list(table)
+    for goals in ((), ("nosuch",)):
+        with pytest.raises(ConfigError, match="AHBM-C187"):
+            table.pareto(*goals)
+
+
+SIZE = ("size", "bytes_per_rank")
+
+
+def test_the_size_has_one_name(tmp_path: Path) -> None:
+    """And its older name is the same."""
+    ran = [
+        ahbm.run("all_reduce", "ring_allreduce", "npu_ring_8", data=False, **{name: "4K"})  # type: ignore[arg-type]
+        for name in SIZE
+    ]
+    assert ran[0] == ran[1] and ran[0].bytes == 4096
+    assert ahbm.open("all_reduce", topology="npu_ring_8", size="4K").run(data=False).bytes == 4096
+    looks = [ahbm.inspect("all_reduce", "ring_allreduce", "npu_ring_8", **{name: 4096}) for name in SIZE]  # type: ignore[arg-type]
+    assert str(looks[0]) == str(looks[1])
+    made = [ahbm.synthesize("all_gather", topology="npu_ring_8", size=size).share_bytes for size in ("64K", 1 << 16)]
+    assert made == [8192, 8192]
+    with pytest.raises(ConfigError, match="AHBM-C128 size and bytes_per_rank"):
+        ahbm.run(size=64, bytes_per_rank=64)
+    with pytest.raises(ConfigError, match="AHBM-C129 size must be"):
+        ahbm.run(size=1.5)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("name", ["pandas", "polars"])
 def test_frames_have_the_columns(table: ahbm.Table, name: str) -> None:
     pytest.importorskip(name)

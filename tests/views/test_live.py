@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from ahbm.cli import app
 from ahbm.errors import ConfigError
 from ahbm.views import live
-from support.browser import CHROMIUM, browser
+from support.browser import CHROMIUM, CONTRASTS, browser
 
 pytest.importorskip("starlette")
 uvicorn = pytest.importorskip("uvicorn")
@@ -190,6 +190,40 @@ def test_what_is_saved_is_run_and_errors_are_at_their_lines(served: Served) -> N
         path.write_text(SOURCE, encoding="utf-8")
 
 
+def test_an_element_s_provenance_is_that_of_inspect(served: Served) -> None:
+    item = number(served, "mine.py")
+    _, answer = served.ask("/api/origin", {"item": item, "rank": 3, "element": 5, "size": 1024})
+    words = ["inspect", "all_reduce", "-t", "npu_torus_4x4", "-a", str(served.folder / "mine.py"), "--size", "1K"]
+    told = json.loads(CliRunner().invoke(app, [*words, "--element", "3:5", "--json"]).stdout)
+    assert answer["told"].startswith(f"element 5 of rank 3 = {told['value']}: rank 0 + rank 1 + ")
+    assert [step["at"] for step in answer["steps"]] == sorted((step["at"] for step in answer["steps"]), reverse=True)
+    store = answer["steps"][0]
+    assert store["rank"] == 3 and store["text"].startswith("store") and "(mine.py:" in store["text"]
+    # Its way led through most of the ring.
+    assert {0, 2, 3} < {step["rank"] for step in answer["steps"]} <= set(range(16))
+    for bad in ({"rank": -1}, {"rank": "0"}, {"element": 1.5}, {"rank": 16}, {"element": 1 << 30}, {"element": None}):
+        _, answer = served.ask("/api/origin", {"item": item, "rank": 0, "element": 0, "size": 1024, **bad})
+        assert answer["error"]["code"].startswith("AHBM-"), bad
+
+
+def test_a_sweep_tells_each_time_as_it_comes(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert served.ask("/api/sweep", {"bandwidth": -1})[0] == 400
+    monkeypatch.setattr(live, "SWEPT", (1024, 4096))
+    _, begun = served.ask("/api/sweep", {"bandwidth": 100})
+    modules = [item for item in served.bench.items if item.kind != "target"]
+    assert begun["cases"] == 2 * len(modules)
+    until, seen = time.monotonic() + 60, [begun]
+    while len(seen[-1]["rows"]) < begun["cases"] and time.monotonic() < until:
+        seen.append(served.ask("/api/sweep")[1])
+    rows = seen[-1]["rows"]
+    assert len(rows) == begun["cases"] and any(0 < len(state["rows"]) < len(rows) for state in seen)
+    (mine,) = (row for row in rows if (row["name"], row["size"]) == ("mine.py", 4096))
+    words = ["run", "all_reduce", "-t", "npu_torus_4x4", "-a", str(served.folder / "mine.py"), "--size", "4K"]
+    done = CliRunner().invoke(app, [*words, "--set", f"{live.LINK}=100", "--no-data", "--json"])
+    assert mine["ps"] == round(1000 * json.loads(done.stdout)["latency_ns"])
+    assert all(("ps" in row) != ("code" in row) for row in rows)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
 @pytest.mark.parametrize(("width", "dark"), [(1400, False), (390, True)])
@@ -223,6 +257,16 @@ def test_in_a_browser(served: Served, tmp_path: Path, width: int, dark: bool) ->
         tab.run(write.format(json.dumps(SOURCE)))
         tab.run("document.querySelector('[data-part=save]').click()")
         tab.wait("document.querySelector('[data-part=failed]').hidden")
+        # Where an element comes from, and the picture there.
+        tab.run("document.querySelector('[data-part=ask]').click()")
+        tab.wait("document.querySelector('[data-part=steps] button')")
+        assert tab.run("document.querySelector('[data-part=origin]').innerText").startswith("element 0 of rank 0 = ")
+        tab.run("document.querySelector('[data-part=steps] button').click()")
+        tab.run("document.querySelector('[data-part=compare]').click()")
+        tab.wait("document.querySelectorAll('[data-part=sweep] tr').length > 2")
+        tab.wait("/^(\\d+) of \\1 cases$/.test(document.querySelector('[data-part=progress]').innerText)")
+        assert tab.run("document.querySelectorAll('[data-part=sweep] .best').length") >= 6
         assert tab.problems == [] and tab.run("document.documentElement.scrollWidth") <= width
+        assert tab.run(CONTRASTS) == []
         took = [int(tab.run(f"document.getElementById('root').dataset.{what}")) for what in ("took", "saved")]
         assert took[0] < 1500 and took[1] < 3000, "ms, on a machine that others work on too"

@@ -47,6 +47,21 @@ def test_each_option_draws_what_it_prints(table: ahbm.Table) -> None:
     }
 
 
+def test_a_table_draws_itself(table: ahbm.Table) -> None:
+    pytest.importorskip("vl_convert")
+    panels = table.plot().to_dict()
+    assert len(panels["facet"]["sort"]) == 4 and len(rows(panels)) == len(table)
+    assert "facet" not in table[:3].plot().to_dict()
+    assert table.plot("best").svg().startswith("<svg")
+    front = table.plot("pareto", *GOALS).to_dict()
+    assert front["layer"] and table.plot("sensitivity").to_dict()["layer"]
+    for what, goals in (("nosuch", ()), ("best", ("time",))):
+        with pytest.raises(ahbm.AhbmError, match="AHBM-C129"):
+            table.plot(what, *goals)
+    with pytest.raises(ahbm.AhbmError, match="AHBM-C187"):
+        table.plot("pareto", "time")
+
+
 def test_a_front_for_each_thing_computed_on_axes_with_units(table: ahbm.Table) -> None:
     spec = layers(sweeps.front(table, GOALS))
     encoding = spec["layer"][0]["encoding"]

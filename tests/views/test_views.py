@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from ahbm.errors import ConfigError
 from ahbm.runs.advice import SIMULATED
 from ahbm.table.cases import Sweep
 from ahbm.table.study import Contents, gather
-from ahbm.views import answer, charts, colors, links, overview
+from ahbm.views import answer, charts, colors, links, overview, page
 from ahbm.views.page import Page, Section
 from support import rings
 
@@ -45,6 +46,32 @@ def test_a_page_needs_no_network_and_is_the_same_every_time(contents: Contents) 
         assert f'id="chart-{name}"' in html
     for report in contents.reports:
         assert f"{report.latency_ns / 1000:,.3f}" in html
+
+
+def test_the_script_of_charts_is_made_once_for_a_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And again where the cache has not what was written, or cannot be written."""
+    made: list[list[str]] = []
+
+    def make(words: list[str], **_: object) -> SimpleNamespace:
+        made.append(words)
+        return SimpleNamespace(stdout=b"window.vegaEmbed = 1;")
+
+    monkeypatch.setattr(page.subprocess, "run", make)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def script() -> str:
+        page.bundle.cache_clear()
+        return page.bundle().result()
+
+    try:
+        assert [script(), script()] == ["window.vegaEmbed = 1;"] * 2 and len(made) == 1
+        page.cached().write_bytes(page.cached().read_bytes() + b"evil()")
+        assert script() == "window.vegaEmbed = 1;" and len(made) == 2
+        (tmp_path / "file").write_text("")
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+        assert [script(), script()] == ["window.vegaEmbed = 1;"] * 2 and len(made) == 4
+    finally:
+        page.bundle.cache_clear()
 
 
 def test_every_series_is_drawn(contents: Contents) -> None:

@@ -149,6 +149,19 @@ def test_of_very_many_lanes_the_others_are_in_the_shares(monkeypatch: pytest.Mon
     assert ("share a lane" in data["note"]) == (16 - alone > 3)
 
 
+def test_of_very_many_links_those_of_the_path_have_heat(monkeypatch: pytest.MonkeyPatch, torus: Explanation) -> None:
+    """And the picture says which have none."""
+    whole = workbench.of_run(torus, torus.machine, "t")
+    on_path = sum(link["path"] > 0 for link in whole["links"])
+    for most, kept in ((on_path + 5, on_path + 5), (1, on_path)):
+        monkeypatch.setattr(workbench, "MOST_LINKS", most)
+        data = workbench.of_run(torus, torus.machine, "t")
+        valid(data)
+        assert data["links"] == whole["links"][:kept] and len(data["heat"]["load"]) == kept
+        left = whole["links"][kept:]
+        assert f"{len(left)} links off the critical path" in data["note"] and not any(link["path"] for link in left)
+
+
 def test_a_picture_is_the_same_every_time() -> None:
     found = {json.dumps(workbench.of_run(why, why.machine, "t")) for why in (small(), small())}
     assert len(found) == 1

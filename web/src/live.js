@@ -7,6 +7,37 @@ import { time } from "./words.js";
 
 const SLIDERS = /** @type {[string, string, string][]} */ ([["size", "size of one rank's array", "B"], ["bandwidth", "bandwidth of links", "GB/s"], ["latency", "latency of links", "ns"], ["slots", "slots of a queue", ""]]);
 
+/** @typedef {{name: string, size: number, ps?: number, percent?: number | null, code?: string}} Case */
+
+/**
+ * A row for each algorithm, a column for each size; the quickest of a size is marked.
+ * @param {Case[]} rows
+ * @returns {HTMLElement[]}
+ */
+export function swept(rows) {
+  const sizes = [...new Set(rows.map((row) => row.size))], names = [...new Set(rows.map((row) => row.name))];
+  const best = new Map(sizes.map((size) => [size, Math.min(...rows.filter((row) => row.size === size).map((row) => row.ps ?? Infinity))]));
+  const line = (/** @type {string} */ kind, /** @type {string[]} */ texts) => {
+    const row = document.createElement("tr");
+    row.append(...texts.map((text) => {
+      const cell = document.createElement(kind);
+      cell.textContent = text;
+      return cell;
+    }));
+    return row;
+  };
+  const head = line("th", ["algorithm", ...sizes.map((size) => size < 1 << 20 ? `${size / 1024} KiB` : `${size / (1 << 20)} MiB`)]);
+  return [head, ...names.map((name) => {
+    const found = sizes.map((size) => rows.find((row) => row.name === name && row.size === size));
+    const row = line("td", [name, ...found.map((one) => one ? one.code || time(one.ps || 0) : "")]);
+    found.forEach((one, at) => {
+      if (one && one.ps !== undefined && one.ps === best.get(one.size)) row.cells[at + 1].className = "best";
+      if (one && one.percent) row.cells[at + 1].title = `${one.percent.toFixed(1)} % of the bound`;
+    });
+    return row;
+  })];
+}
+
 /**
  * @param {HTMLElement} root
  * @param {string} token
@@ -27,6 +58,10 @@ export async function live(root, token) {
   picked.append(...begin.items.map((item, at) => new Option(`${item.name}${item.kind === "algorithm" ? "" : ` (${item.kind})`}`, String(at))));
   let view = /** @type {ReturnType<typeof mount> | null} */ (null), last = 0, base = 0, lines = /** @type {number[]} */ ([]);
   let stamp = "", dirty = false, busy = false, again = /** @type {boolean | null} */ (null);
+  let sweeps = 0;
+  const rank = /** @type {HTMLInputElement} */ (part("rank")), element = /** @type {HTMLInputElement} */ (part("element"));
+  part("ask").onclick = origin;
+  part("compare").onclick = () => { sweep().catch((error) => { part("progress").textContent = String(error); }); };
   const kind = () => begin.items[Number(picked.value)]?.kind || "";
 
   const moved = /** @type {Record<string, number>} */ ({});
@@ -102,6 +137,40 @@ export async function live(root, token) {
     if (!answer.picture) return;
     if (view) view.update(answer.picture);
     else view = mount(part("picture"), answer.picture, { permalink: true, theme: document.documentElement.dataset.theme });
+  }
+
+  /** Asks where an element has come from; a click on an operation shows its rank at its time. */
+  async function origin() {
+    const list = part("steps"), told = part("origin");
+    try {
+      const found = await ask("/api/origin", { item: Number(picked.value), ...moved, rank: Number(rank.value), element: Number(element.value) });
+      told.textContent = found.error ? found.error.text : found.told + (found.more ? ` (${found.more} earlier operations are not shown)` : "");
+      list.replaceChildren(...(found.steps || []).map((/** @type {{at: number, rank: number, text: string}} */ step) => {
+        const line = document.createElement("li"), button = document.createElement("button");
+        button.type = "button";
+        button.textContent = `${time(step.at)} · rank ${step.rank} · ${step.text}`;
+        button.onclick = () => view?.to(step.rank, step.at);
+        line.append(button);
+        return line;
+      }));
+    } catch (error) {
+      told.textContent = String(error);
+    }
+  }
+
+  /** Runs everything over sizes, and shows each time as it comes. */
+  async function sweep() {
+    const table = part("sweep"), progress = part("progress");
+    let now = await ask("/api/sweep", { ...moved });
+    const turn = ++sweeps;
+    for (;;) {
+      progress.textContent = `${now.rows.length} of ${now.cases} cases`;
+      table.replaceChildren(...swept(now.rows));
+      if (now.rows.length >= now.cases || turn !== sweeps) return;
+      await new Promise((done) => setTimeout(done, 150));
+      now = await ask("/api/sweep");
+      if (turn !== sweeps) return;
+    }
   }
 
   /** The numbers of lines, those of errors marked. */

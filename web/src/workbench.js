@@ -17,7 +17,7 @@ const NARROW = 560, MAP_HIGH = 460;
  * @param {HTMLElement} element
  * @param {Data} first
  * @param {{theme?: string, permalink?: boolean}} [options]
- * @returns {{update: (data: Data) => void, redraw: (theme?: string) => void, state: () => import("./view.js").State}}
+ * @returns {{update: (data: Data) => void, redraw: (theme?: string) => void, to: (rank: number, at: number) => void, state: () => import("./view.js").State}}
  */
 export function mount(element, first, options = {}) {
   styled(element.ownerDocument);
@@ -495,6 +495,18 @@ export function mount(element, first, options = {}) {
     redraw(next) {
       if (next) theme = next;
       again();
+    },
+    /** Shows a rank's lane at a time. */
+    to(rank, at) {
+      const lane = model.data.lanes.name.indexOf(`rank ${rank}`);
+      if (at < state.view.from || at > state.view.to) {
+        const half = (state.view.to - state.view.from) / 2;
+        state.view = within(model, { from: at - half, to: at + half });
+      }
+      state.at = at;
+      state.bar = -1;
+      if (lane >= 0) reveal(lane);
+      look();
     },
     state: () => state,
   };

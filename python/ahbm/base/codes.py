@@ -9,6 +9,7 @@ import re
 from typing import NamedTuple
 
 from ahbm import errors
+from ahbm.base.documentation import page
 from ahbm.errors import ConfigError
 
 STUCK = "AHBM-D201"
@@ -126,6 +127,6 @@ def explained(text: str) -> Explained:
     kind, family = errors.FAMILIES.get(letter, errors.AhbmError), FAMILIES[letter]
     about = (kind.__doc__ or "").partition("\n")[0] if letter in errors.FAMILIES else "A defect of AHBM."
     anchor = f"{letter}-{family.subject}".lower().replace(" ", "-")
-    more = f"docs/errors.md#{anchor}, docs/{family.page}.md"
+    more = f"{page('errors', anchor)}, {page(family.page)}"
     _, meaning, example, advice = known[code]
     return Explained(code, meaning, kind.__name__, kind.exit_code, about, example, advice, more)

@@ -7,7 +7,7 @@ multiple. Whoever changes a size says so.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from math import lcm
@@ -35,6 +35,20 @@ def parse_size(text: str) -> int:
         hint = "bytes, or a number with K, M or G for powers of 1024: 256, 64K, 1M, 1MiB, 1e6"
         raise ConfigError("AHBM-C147", f"{shown(text)} is no size", hint=hint)
     return nbytes
+
+
+def one_size(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Keywords in which the size of one rank's array has one name, `size`: `bytes_per_rank` says the same.
+
+    Raises ConfigError (AHBM-C128) where both say something.
+    """
+    found = dict(given)
+    older = found.pop("bytes_per_rank", None)
+    if older is None:
+        return found
+    if found.get("size") is not None:
+        raise ConfigError("AHBM-C128", "size and bytes_per_rank are both given, and say the same", hint="give size")
+    return found | {"size": older}
 
 
 @dataclass(frozen=True)

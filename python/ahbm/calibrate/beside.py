@@ -92,7 +92,7 @@ def predicted(table: Table, topology: str | None, overrides: Mapping[str, object
         if row.bytes % (unit * 2):
             notes.append(f"{row.bytes} B do not split into {unit} parts of two bytes: left out")
             continue
-        report = run(table.collective, topology=machine, bytes_per_rank=row.bytes, data=False)
+        report = run(table.collective, topology=machine, size=row.bytes, data=False)
         rows.append(Row(row.bytes, row.us, report.latency_ns / 1000, report.algorithm))
         notes += [note for note in report.notes if note not in notes and note.startswith(ASSUMED)]
     return _found(table, topology or machine.origin, rows, notes)

@@ -10,6 +10,7 @@ import typer
 import typer.core
 import typer.main
 
+from ahbm.base.documentation import page
 from ahbm.cli.interrupts import interrupted, interruptible
 from ahbm.errors import ConfigError
 
@@ -44,10 +45,10 @@ class Command(typer.core.TyperCommand):
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """The examples, one line each, and the page of the documentation."""
-        *examples, page = str(self.epilog).splitlines()
+        *examples, name = str(self.epilog).splitlines()
         with formatter.section("Examples"):
             formatter.write("".join(f"  {line}\n" for line in examples))
-        formatter.write(f"\n{page}\n")
+        formatter.write(f"\nMore: {page(name)}\n")
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Raises ConfigError (AHBM-C146) for an option that is given twice and takes one value."""
@@ -111,7 +112,7 @@ class _Application(typer.Typer):
         self, name: str | None = None, *, page: str = "", examples: tuple[str, ...] = (), **how: Any
     ) -> Callable[[Any], Any]:
         """A command with examples, and with the page of `docs/` that has more."""
-        return super().command(name, **{"cls": Command, **how}, epilog="\n".join([*examples, f"More: docs/{page}.md"]))
+        return super().command(name, **{"cls": Command, **how}, epilog="\n".join([*examples, page]))
 
 
 app = _Application(

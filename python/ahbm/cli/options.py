@@ -354,7 +354,7 @@ class Asked(Recorded, Files, Terms):
             ccl=self.ccl,
             overrides=self.overrides,
             algorithm=self.algorithm,
-            bytes_per_rank=parse_size(self.size) if self.size is not None else None,
+            size=parse_size(self.size) if self.size is not None else None,
             dtype=parse_dtype(self.dtype),
             op=self.op,
             root=self.root,

@@ -54,7 +54,7 @@ kernel = NAME
 _ENTRY = "  NAME: {module: ./algorithms/NAME.py}\n"
 _TEST = """def test_NAME(run_collective):
     for topology in ("ring_1d", "fully_connected"):
-        assert run_collective(algorithm="NAME", topology=topology, bytes_per_rank=4096).wrong == 0
+        assert run_collective(algorithm="NAME", topology=topology, size=4096).wrong == 0
 """
 
 

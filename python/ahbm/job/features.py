@@ -141,7 +141,7 @@ def features(*targets: AnyAlgorithm | Path, **options: Any) -> Features:
 
     targets: algorithms in every form that `ahbm.run` takes; collectives, which stand for all algorithms of ccl.yaml
     that perform them; files of plans; or the traces of jobs.
-    options: as of `ahbm.open`. An algorithm is looked at on the machine's ranks, at `bytes_per_rank`.
+    options: as of `ahbm.open`. An algorithm is looked at on the machine's ranks, at `size`.
 
     Raises ConfigError (AHBM-C146) for jobs beside algorithms and for options that do not go with a target, and for an
     algorithm that is named what `ahbm.run` raises before it runs; DeadlockError (AHBM-D201) for one that gets stuck.
@@ -242,7 +242,7 @@ def _plan(opened: PlanFile) -> dict[str, Any]:
     if opened.measured:
         return _row(name, opened.case) | overlaps
     dtype = of.dtype if plan.buffers else "u8"
-    nbytes = of.bytes_per_rank
+    nbytes = of.size
     if plan.buffers and nbytes is None:
         nbytes = plans.default_bytes(plan, dtype, of.instances or 1)
     how = of.lowering_timed(plan.buffers)

@@ -8,6 +8,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ahbm.base.sizes import one_size, parse_size
 from ahbm.config.reading import PLAIN, Reading
 from ahbm.errors import ConfigError
 from ahbm.job.graphs import overrides_of
@@ -43,7 +44,7 @@ class OfCollective(Where):
     algorithm: AnyAlgorithm = None
     selector: AnySelector = None
     """`selector(algorithms, request)` chooses."""
-    bytes_per_rank: int | None = None
+    size: int | None = None
     """Size of one rank's array."""
     dtype: str = DTYPE
     op: str = OP
@@ -56,7 +57,7 @@ class OfCollective(Where):
 class OfPlan(Where):
     """How a plan is read, lowered and run."""
 
-    bytes_per_rank: int | None = None
+    size: int | None = None
     """Size of one rank's array."""
     dtype: str = DTYPE
     op: str = OP
@@ -124,7 +125,6 @@ meant, by name or position, else the last; "upstream" leaves lowering to the ins
 OF_FILES: dict[str, object] = {"kind": None}
 """Options of traces: "job" or "algorithm"; None as the trace says."""
 _FLAGS = {
-    "bytes_per_rank": "size",
     "slice_bytes": "slice",
     "factors": "compute",
     "fold": "no-fold",
@@ -145,8 +145,10 @@ def defaults() -> Mapping[str, object]:
 
 def given(options: Mapping[str, Any]) -> dict[str, Any]:
     """Those of some options that say something. Raises as `known`."""
-    usual = defaults()
-    return {name: value for name, value in known(options).items() if not _says_nothing(value, usual[name])}
+    usual, said = defaults(), one_size(options)
+    if isinstance(said.get("size"), str):
+        said["size"] = parse_size(said["size"])
+    return {name: value for name, value in known(said).items() if not _says_nothing(value, usual[name])}
 
 
 def known(options: Mapping[str, Any]) -> Mapping[str, Any]:

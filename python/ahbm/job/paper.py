@@ -154,7 +154,7 @@ def _produced(program: Path, n: int) -> Iterator[tuple[str, Plan]]:
 def _round(folder: Path, producer: str, plan: Plan, n: int) -> dict[str, Any]:
     """What every consumer says of an algorithm among n NPUs in a ring, at 1 MiB of a rank's array."""
     size = n << 16
-    on: dict[str, Any] = {"topology": "npu_ring_8", "overrides": {"system.sips.count": n}, "bytes_per_rank": size}
+    on: dict[str, Any] = {"topology": "npu_ring_8", "overrides": {"system.sips.count": n}, "size": size}
     on["slots"] = 1 << 20
     row: dict[str, Any] = {"producer": producer}
     stem = folder / "plan"
@@ -168,7 +168,7 @@ def _round(folder: Path, producer: str, plan: Plan, n: int) -> dict[str, Any]:
         own = on if form != "json" else {key: value for key, value in on.items() if key != "slots"}
         row[form] = open_(name, **own).run(data=False).latency_ns
     report.write_trace(folder / "profile")
-    without = {key: value for key, value in on.items() if key != "bytes_per_rank"}
+    without = {key: value for key, value in on.items() if key != "size"}
     profile = open_(str(folder / "profile.0.et"), kind="algorithm", **without)
     assert isinstance(profile, PlanFile)
     row["profile"] = profile.run(data=False).latency_ns

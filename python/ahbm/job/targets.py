@@ -125,9 +125,9 @@ class Collective(Target):
             dtype=of.dtype, op=of.op, root=of.root, overrides=of.overrides, ccl=of.ccl, selector=of.selector
         )
         if of.device:
-            arguments |= Arguments(bytes_per_pe=of.bytes_per_rank, placement=DPPolicy(cube="row_wise"))
+            arguments |= Arguments(bytes_per_pe=of.size, placement=DPPolicy(cube="row_wise"))
         else:
-            arguments |= Arguments(bytes_per_rank=of.bytes_per_rank)
+            arguments |= Arguments(size=of.size)
         return prepare(self.target, of.algorithm, of.topology, **arguments)
 
     @checked
@@ -137,7 +137,7 @@ class Collective(Target):
 
     def at(self, nbytes: int) -> Collective:
         """See `Target`."""
-        return replace(self, options=replace(self.options, bytes_per_rank=nbytes))
+        return replace(self, options=replace(self.options, size=nbytes))
 
     def choice(self) -> ChoiceExplanation | None:
         """See `Target`."""
@@ -165,7 +165,7 @@ class PlanFile(Target):
             return has_known_result(self.plan)
         chunks = self._chunks
         # A run of messages that no program knows is refused as a run for the time is.
-        runs = isinstance(chunks, Assigned) and (chunks.most < MOST or self.options.bytes_per_rank is not None)
+        runs = isinstance(chunks, Assigned) and (chunks.most < MOST or self.options.size is not None)
         return runs and not self.options.reading.lenient
 
     @cached_property
@@ -185,9 +185,7 @@ class PlanFile(Target):
         of = self.options
         if (of.slice_bytes, of.slots) != (None, None) or of.reading.lenient:
             self._refuse_lowering()
-        arguments = Arguments(
-            dtype=of.dtype, op=of.op, overrides=of.overrides, ccl=of.ccl, bytes_per_rank=of.bytes_per_rank
-        )
+        arguments = Arguments(dtype=of.dtype, op=of.op, overrides=of.overrides, ccl=of.ccl, size=of.size)
         return plans.prepare(self.source, of.topology, of.lowering(SLOTS), **arguments)
 
     @cached_property
@@ -224,7 +222,7 @@ class PlanFile(Target):
     def at(self, nbytes: int) -> PlanFile:
         """See `Target`."""
         sized_ = self.plan.buffers or self.measured
-        return replace(self, options=replace(self.options, bytes_per_rank=nbytes)) if sized_ else self
+        return replace(self, options=replace(self.options, size=nbytes)) if sized_ else self
 
     @checked
     def run(self, *, data: bool = True, check: bool | str | None = None, seed: int = 0) -> Report | TimeReport:
@@ -241,7 +239,7 @@ class PlanFile(Target):
                 names += [name for name, usual in (("dtype", DTYPE), ("op", OP)) if getattr(of, name) != usual]
             refuse(self.target, "names no buffers", names)
         self._refuse_lowering()
-        nbytes, note = of.bytes_per_rank, tuple[str, ...]()
+        nbytes, note = of.size, tuple[str, ...]()
         if plan.buffers and nbytes is None:
             nbytes = plans.default_bytes(plan, of.dtype, of.instances or 1)
             note = (f"{nbytes} B per rank: no size was given",)

@@ -201,7 +201,7 @@ class Family:
         for network, ranks, emulator in self._machines():
             for number, nbytes in enumerate(self._sizes(emulator, ranks)):
                 root = self._roots(ranks)[number % len(self._roots(ranks))]
-                arguments: Any = {**self.arguments, "bytes_per_rank": nbytes, **({"root": root} if root else {})}
+                arguments: Any = {**self.arguments, "size": nbytes, **({"root": root} if root else {})}
                 place = Try(ranks, 0, nbytes, network, root)
                 try:
                     case = prepare(self.collective, self.algorithm, emulator=emulator, **arguments)
@@ -287,7 +287,7 @@ class Family:
         for emulator in dict([*places[:1], *places[-1:]]).values():
             recording = self._conditions.recording(self._module)
             try:
-                sized = {} if not self.sizes else {"bytes_per_rank": self.sizes[0]}
+                sized = {} if not self.sizes else {"size": self.sizes[0]}
                 case = prepare(self.collective, recording, emulator=emulator, **{**self.arguments, **sized})  # type: ignore[arg-type]
                 case.compiled()
             except AhbmError:

@@ -22,7 +22,7 @@ from ahbm.check.checks import IDEMPOTENT
 from ahbm.check.reference import inputs
 from ahbm.errors import ConfigError, DeadlockError
 from ahbm.runs.history import NAMED, Contribution, Fate, Lost, Origin, Step
-from ahbm.runs.keywords import Arguments
+from ahbm.runs.keywords import Arguments, spelled
 from ahbm.runs.measure import prepare
 from ahbm.runs.snapshot import State, moment, state
 from ahbm.runs.traces import nothing_ran
@@ -85,6 +85,11 @@ class Inspection:
     def deadlock(self) -> DeadlockError | None:
         """The deadlock that the run ends in; None for one that comes to its end."""
         return self._timeline.deadlock
+
+    @property
+    def ranks(self) -> Sequence[int]:
+        """The rank of each agent."""
+        return self._program.ranks
 
     @property
     def timeline_hash(self) -> str:
@@ -323,6 +328,7 @@ class Inspection:
         return Lost(missing, last, f"others have it, it does not get to rank {rank}")
 
 
+@spelled
 @checked
 def inspect(
     collective: str = "all_reduce",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import wraps
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
 from ahbm.base.placement import DPPolicy
+from ahbm.base.sizes import one_size
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.core.emulator import Emulator
 from ahbm.errors import ConfigError
@@ -23,6 +25,7 @@ class Arguments(TypedDict, total=False):
 
     `KEYWORDS` says what each of them means, and its default."""
 
+    size: int | str | None
     bytes_per_rank: int | str | None
     bytes_per_pe: int | str | None
     dtype: str
@@ -38,12 +41,13 @@ class Arguments(TypedDict, total=False):
 
 
 KEYWORDS: dict[str, tuple[object, str]] = {
-    "bytes_per_rank": (
+    "size": (
         None,
-        'size of one rank\'s array in the sense of nccl-tests, all chunks included: bytes, or a text such as "64K". A '
+        'that of one rank\'s array in the sense of nccl-tests, all chunks included: bytes, or a text such as "64K". A '
         "rest that does not divide into equal chunks is left out, as nccl-tests does; of less than that, one element "
         "per chunk runs. Without it and bytes_per_pe, n_elem of ccl.yaml elements per PE.",
     ),
+    "bytes_per_rank": (None, "the same as size, which is its name everywhere."),
     "bytes_per_pe": (None, "the same for each PE that takes part."),
     "dtype": ("f16", "the kernels' name of an element type."),
     "op": ("sum", "the reduction operator."),
@@ -66,7 +70,8 @@ KEYWORDS: dict[str, tuple[object, str]] = {
 
 
 def spelled(function: _Function) -> _Function:
-    """`function`, whose signature and docstring have `KEYWORDS` in place of `**arguments`."""
+    """`function`, whose signature and docstring have `KEYWORDS` in place of `**arguments`, and which hears of a size by
+    one name."""
     signature = inspect.signature(function)
     own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     types = {name: getattr(kind, "__forward_arg__", kind) for name, kind in Arguments.__annotations__.items()}
@@ -75,9 +80,14 @@ def spelled(function: _Function) -> _Function:
         for name, (default, _) in KEYWORDS.items()
     ]
     lines = [fill(f"{name}: {meaning}", 116, subsequent_indent="    ") for name, (_, meaning) in KEYWORDS.items()]
-    function.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
-    function.__doc__ = "\n".join([inspect.cleandoc(function.__doc__ or ""), "", "Keywords:", *lines])
-    return function
+
+    def called(*args: Any, **given: Any) -> Any:
+        return function(*args, **one_size(given))
+
+    wraps(function)(called)
+    called.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
+    called.__doc__ = "\n".join([inspect.cleandoc(function.__doc__ or ""), "", "Keywords:", *lines])
+    return cast("_Function", called)
 
 
 def refuse_unknown(given: Mapping[str, object]) -> None:

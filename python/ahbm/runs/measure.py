@@ -240,9 +240,7 @@ def prepare(
         element(text("dtype", arguments.get("dtype", "f16"))),
         instance("placement", arguments.get("placement"), DPPolicy, "an ahbm.DPPolicy"),
     )
-    settings = emulator.settings(
-        chosen or likely(emulator, collective, _size("bytes_per_rank", arguments.get("bytes_per_rank")) or 0)
-    )
+    settings = emulator.settings(chosen or likely(emulator, collective, _size("size", arguments.get("size")) or 0))
     ranks = settings.world_size or emulator.world_size
     tiles = 1 if placement is None else placement.cubes(emulator.machine.cubes)
     pes = tiles if placement is not None else 1 if ranks > emulator.machine.sips else emulator.machine.cubes
@@ -319,9 +317,9 @@ def _elements(
 ) -> tuple[int, Resized | None]:
     """Elements of one rank's array, which is spread over `pes` PEs; and the size that was asked for, if it is not
     this."""
-    per_rank, per_pe = (_size(name, arguments.get(name)) for name in ("bytes_per_rank", "bytes_per_pe"))
+    per_rank, per_pe = (_size(name, arguments.get(name)) for name in ("size", "bytes_per_pe"))
     if per_rank is not None and per_pe is not None:
-        raise ConfigError("AHBM-C128", "bytes_per_rank and bytes_per_pe are both given", hint="give one of them")
+        raise ConfigError("AHBM-C128", "size and bytes_per_pe are both given", hint="give one of them")
     if kind.name == "barrier":
         return 1, None
     item = stored.storage.itemsize

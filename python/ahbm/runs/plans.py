@@ -19,6 +19,7 @@ from ahbm._core import Machine, Plan, Workload, convert_plan, is_pytorch_trace, 
 from ahbm.base.arguments import checked, whole
 from ahbm.base.elements import element
 from ahbm.base.load import is_prefix
+from ahbm.base.sizes import parse_size
 from ahbm.base.store import store, writing
 from ahbm.config.ccl import CclConfig, entry_overrides, split_overrides, unnamed_entry
 from ahbm.config.reading import Reading
@@ -102,10 +103,10 @@ def prepare(
     `ahbm.runs.timed.run`); and as `ahbm.runs.measure.prepare`.
     """
     plan = runnable(file, options.reading, options.collective)
-    if arguments.get("bytes_per_rank") is None:
+    if arguments.get("size") is None:
         stated = stated_bytes(file, options.reading, options.collective)
         usual = stated or default_bytes(plan, arguments.get("dtype", "f16"), options.instances)
-        arguments["bytes_per_rank"] = usual
+        arguments["size"] = usual
     name = free_name(file, arguments.get("ccl"), arguments.get("overrides"))
     settings = settings_of(file, name, options, plan.ranks)
     arguments["overrides"] = sized(plan.ranks, topology, arguments.get("overrides")) | settings
@@ -240,6 +241,7 @@ def convert(
     source: AnyAlgorithm | Script,
     target: str | Path,
     *,
+    size: int | str | None = None,
     nbytes: int | None = None,
     link_order: bool = False,
     slots: int | None = None,
@@ -263,9 +265,10 @@ def convert(
     module's name or path, a kernel function. The program of a script is written as its language's compiler writes it
     where `target` is of that language's own format. PyTorch's traces of a job, a rank's file or a folder, become a
     Chakra trace with every node, edge and attribute of the job.
-    nbytes: the size, of the larger of operand and result, for which a kernel is captured, and by which a trace states
-    its `comm_size`; about 1 MiB. link_order: orders the sends of every link of a trace by control dependencies. slots:
-    messages that the queues of an execution plan hold; without it a kernel's own, else the runtime's. limits: as in
+    size: of the larger of operand and result, bytes or a text such as "64K", for which a kernel is captured, and by
+    which a trace states its `comm_size`; about 1 MiB. nbytes: the same.
+    link_order: orders the sends of every link of a trace by control dependencies. slots: messages that the queues of an
+    execution plan hold; without it a kernel's own, else the runtime's. limits: as in
     `ahbm.config.reading.Reading`. quirks: the same, of a file or script.
     collective: the one to write, of an algorithm that computes several; None for `source` leaves the algorithm to
     ccl.yaml. topology, ccl, overrides, dtype, root: of an algorithm, as in `ahbm.run`.
@@ -279,6 +282,10 @@ def convert(
     arguments that do not go with `source`, or no single collective), and for an algorithm what `ahbm.run` raises
     before it runs.
     """
+    if size is not None:
+        if nbytes is not None:
+            raise ConfigError("AHBM-C128", "size and nbytes are both given, and say the same", hint="give size")
+        nbytes = whole("size", parse_size(size) if isinstance(size, str) else size, 1, 2**63 - 1)
     of_jobs = (groups, step, host_gaps or None, symmetric or None, replicas)
     ending = Path(target).suffix.lower()
     if link_order and ending != ".et":
@@ -315,7 +322,7 @@ def convert(
         if quirks:
             raise ConfigError("AHBM-C146", f"{source} is no file of a plan: it has no quirks")
         emulator = Emulator.load(topology, ccl, overrides)
-        plan = _plan_of(emulator, source, collective, limits, bytes_per_rank=nbytes, dtype=dtype, root=root)
+        plan = _plan_of(emulator, source, collective, limits, size=nbytes, dtype=dtype, root=root)
         return plan.save(target, nbytes=nbytes, link_order=link_order, slots=slots)
     if (collective, topology, ccl, overrides or None, dtype, root) != (None, None, None, None, "f16", 0):
         what = "no collective, topology, ccl.yaml, overrides, dtype or root"
@@ -382,10 +389,10 @@ def _plan_of(
                 "AHBM-C146", f"{found.name} computes {', '.join(found.collectives)}: say which", hint=hint
             )
         (collective,) = found.collectives
-    if arguments.get("bytes_per_rank") is None:
+    if arguments.get("size") is None:
         ranks = on.settings(chosen).world_size or on.world_size
         unit = ranks * element(arguments.get("dtype", "f16")).storage.itemsize
-        arguments["bytes_per_rank"] = max(DEFAULT_BYTES // unit, 1) * unit
+        arguments["size"] = max(DEFAULT_BYTES // unit, 1) * unit
     arguments["emulator"] = on
     case = measure.prepare(collective, chosen, **arguments)
     if case.request.root and not case.request.kind.rooted:

@@ -118,7 +118,7 @@ def run_collective(request: pytest.FixtureRequest) -> Callable[..., Report]:
         if elements is not None:
             ranks = emulator.settings(algorithm).world_size or emulator.world_size
             chunks = COLLECTIVES[collective].chunks(ranks) if collective in COLLECTIVES else 1
-            more["bytes_per_rank"] = elements * chunks * element(dtype).storage.itemsize
+            more["size"] = elements * chunks * element(dtype).storage.itemsize
         try:
             return ahbm.run(collective, algorithm, dtype=dtype, check=True, emulator=emulator, **more)
         except AhbmError as error:

@@ -8,10 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from ahbm.base import html
 from ahbm.base.arguments import overrides as overrides_of
+from ahbm.base.sizes import one_size
 from ahbm.base.verdicts import EXIT_CODES
 from ahbm.config.reading import PLAIN, Reading
 from ahbm.config.topology import with_ranks
@@ -266,6 +267,7 @@ def check_kernel(
     from ahbm.runs.measure import prepare
     from ahbm.runs.plans import is_file, source_of
 
+    arguments = cast("Arguments", one_size(arguments))
     chosen = as_algorithm(algorithm)
     if isinstance(chosen, str) and is_file(chosen):
         source = source_of(chosen)
@@ -282,10 +284,10 @@ def check_kernel(
     notes: tuple[str, ...] = ()
     findings: tuple[Finding, ...]
     terms, tried = "", None
-    size: Arguments = {"bytes_per_rank": sizes[0] if sizes else BYTES}
-    if fixed := "bytes_per_rank" in arguments or "bytes_per_pe" in arguments:
+    size: Arguments = {"size": sizes[0] if sizes else BYTES}
+    if fixed := "size" in arguments or "bytes_per_pe" in arguments:
         size = {
-            "bytes_per_rank": arguments.pop("bytes_per_rank", None),
+            "size": arguments.pop("size", None),
             "bytes_per_pe": arguments.pop("bytes_per_pe", None),
         }
     try:

@@ -17,6 +17,7 @@ from ahbm.base.arguments import checked, whole
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.elements import COMBINE, element
 from ahbm.base.request import Request
+from ahbm.base.sizes import parse_size
 from ahbm.base.words import NOT_TIGHTEST
 from ahbm.config.protocols import CallCosts, usable
 from ahbm.config.reading import MSCCLPP
@@ -311,7 +312,7 @@ def synthesize(
     *,
     topology: str | Path | Machine | None = None,
     overrides: Mapping[str, object] | None = None,
-    size: int | None = None,
+    size: int | str | None = None,
     chunk_bytes: int | None = None,
     chunks: int = 1,
     dtype: str = "f16",
@@ -323,11 +324,11 @@ def synthesize(
 ) -> Synthesis:
     """A schedule of `collective` for the network between a machine's SIPs, each taken as one NPU.
 
-    Give `size` (bytes of an NPU's whole buffer, all shares) or `chunk_bytes` (a share is `chunks` of them). A share is
-    the whole buffer of all_reduce, broadcast and reduce and one NPU's part of it otherwise; it is cut into `chunks`,
-    except by trees, which choose for themselves. `method` is one of `METHODS`. `members`
-    are the NPUs that take part, by rank (`root` is a rank among them), and the others relay; without any, all take
-    part. The same arguments give the same schedule.
+    Give `size` (of an NPU's whole buffer, all shares: bytes, or a text such as "64K") or `chunk_bytes` (a share is
+    `chunks` of them). A share is the whole buffer of all_reduce, broadcast and reduce and one NPU's part of it
+    otherwise; it is cut into `chunks`, except by trees, which choose for themselves. `method` is one of `METHODS`.
+    `members` are the NPUs that take part, by rank (`root` is a rank among them), and the others relay; without any, all
+    take part. The same arguments give the same schedule.
 
     Raises UnsupportedError (AHBM-U402 to U408) for networks and requests that cannot be synthesized, ConfigError
     (AHBM-C150) unless exactly one of `size` and `chunk_bytes` is given and is positive, and for numbers out of their
@@ -337,6 +338,7 @@ def synthesize(
     machine = load_machine(topology, overrides)
     ranks = tuple(members) or tuple(range(machine.sips))
     itemsize = element(dtype).storage.itemsize
+    size = parse_size(size) if isinstance(size, str) else size
     if (size is None) == (chunk_bytes is None) or (size or chunk_bytes or 0) <= 0:
         raise ConfigError("AHBM-C150", "give a positive size of the buffer, or of a chunk", hint="--size 64M")
     if op not in REDUCTIONS:

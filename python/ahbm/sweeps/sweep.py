@@ -8,15 +8,19 @@ from concurrent.futures import Executor
 from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard, overload
 
+import numpy as np
+from numpy.typing import NDArray
+
+import ahbm
 from ahbm.base import html
 from ahbm.base.arguments import checked, refused, whole
 from ahbm.base.sizes import resize_notes
 from ahbm.errors import UnsupportedError
 from ahbm.runs.report import Report
 from ahbm.source.function import AnyAlgorithm
-from ahbm.sweeps import work
+from ahbm.sweeps import answers, work
 from ahbm.sweeps.case import plan
 from ahbm.sweeps.running import Progress, swept
 from ahbm.sweeps.space import SIZES, Space
@@ -48,11 +52,53 @@ class Table(Rows):
 
     @checked
     def __init__(
-        self, columns: Sequence[str], values: Sequence[Sequence[Any]], space: Space, notes: Sequence[str] = ()
+        self,
+        columns: Sequence[str],
+        values: Sequence[Sequence[Any]] | Mapping[str, Any],
+        space: Space,
+        notes: Sequence[str] = (),
+        places: Sequence[int] | None = None,
     ) -> None:
+        """places: those of the rows among the cases of the space; None where all are there, in order."""
         super().__init__(columns, values)
         self.space, self.notes = space, tuple(notes)
         self.computed = frozenset(space.costs)
+        self._places = range(len(self)) if places is None else tuple(places)
+
+    @overload
+    def __getitem__(self, index: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> Table: ...
+    def __getitem__(self, index: int | slice) -> dict[str, Any] | Rows:
+        """A row, or of a slice a table. Raises IndexError for a row that there is not."""
+        return super().__getitem__(index)
+
+    @checked
+    def at(self, rows: NDArray[np.int64]) -> Table:
+        """The table of some rows, in this order."""
+        found = super().at(rows)
+        values = {name: found.column(name) for name in self.columns}
+        return Table(self.columns, values, self.space, self.notes, [self._places[row] for row in rows])
+
+    @checked
+    def best(self) -> Table:
+        """Of everything computed (collective, ranks, size, type, job) the quickest row, as `ahbm sweep show --best`.
+        Rows that did not run or are wrong take no part."""
+        return self.at(answers.best(self))
+
+    @checked
+    def pareto(self, *goals: str) -> Table:
+        """Of everything computed the rows that no other beats in all of `goals`, as `ahbm sweep show --pareto`.
+
+        goals: columns of numbers of which less is better, or "time", "memory", "bandwidth", "size"; with "-" in front,
+        more is. Raises ConfigError (AHBM-C187) for columns that there are not, and for no goal.
+        """
+        return self.at(answers.pareto(self, goals))
+
+    @checked
+    def plot(self, what: str = "curves", *goals: str) -> Any:
+        """The chart of `ahbm.plot`, which a notebook shows; `.svg()` and `.png()` are its files."""
+        return ahbm.plot(self, what, *goals)
 
     @cached_property
     def cells(self) -> tuple[Report | Refused, ...]:
@@ -71,10 +117,10 @@ class Table(Rows):
         return [cell for cell in self._again(lambda code: code is not None) if isinstance(cell, Refused)]
 
     def _again(self, wanted: Callable[[str | None], bool]) -> Iterator[Report | Refused]:
-        places = Places()
-        for case, code in zip(plan(self.space, places), self.column("code"), strict=True):
-            if case.sweep.job is None and wanted(code):
-                yield work.cell_of(case, places)
+        places, cases = Places(), list(plan(self.space, Places()))
+        for place, code in zip(self._places, self.column("code"), strict=True):
+            if cases[place].sweep.job is None and wanted(code):
+                yield work.cell_of(cases[place], places)
 
     @property
     def wrong(self) -> int:

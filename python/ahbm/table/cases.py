@@ -181,7 +181,7 @@ class Case:
             sweep.collective,
             sweep.named(self.algorithm),
             bytes_per_pe=self.nbytes if sweep.device else None,
-            bytes_per_rank=None if sweep.device else self.nbytes,
+            size=None if sweep.device else self.nbytes,
             placement=ahbm.DPPolicy(cube="row_wise") if sweep.device else None,
             dtype=sweep.dtype,
             op=sweep.op,

@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,8 +83,16 @@ class Rows:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return (dict(zip(self.columns, values, strict=True)) for values in self.values)
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        return {name: self.column(name)[index] for name in self.columns}
+    @overload
+    def __getitem__(self, index: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> Rows: ...
+    def __getitem__(self, index: int | slice) -> dict[str, Any] | Rows:
+        """A row, or of a slice those rows. Raises IndexError for a row that there is not."""
+        places = np.arange(len(self))[index]
+        if isinstance(index, slice):
+            return self.at(places)
+        return self.take([int(places)])[0]
 
     @checked
     def numbers(self, name: str) -> NDArray[np.float64]:
@@ -132,7 +140,9 @@ class Rows:
         for name in self.columns:
             column = self._by_name[name]
             found[name] = [column[row] for row in rows] if isinstance(column, list) else column.take(rows)
-        return Rows(self.columns, found)
+        some = Rows(self.columns, found)
+        some.computed = self.computed
+        return some
 
     @checked
     def without(self, name: str) -> Rows:

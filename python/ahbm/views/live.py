@@ -7,9 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Thread
 from typing import Any
 
+from ahbm.base.arguments import whole
 from ahbm.base.sizes import parse_size
 from ahbm.base.store import store
 from ahbm.errors import AhbmError, ConfigError
@@ -28,6 +29,10 @@ MOST_SIZE = 64 << 20
 MOST_DATA = 64 << 20
 """Bytes of all ranks up to which data moves and is compared."""
 MOST_FILES = 200
+MOST_STEPS = 200
+"""Operations behind an element that are shown."""
+SWEPT, MOST_CASES = tuple(1 << power for power in range(10, 21, 2)), 400
+"""Sizes of a sweep, and cases of it."""
 LINK, LATENCY, SLOTS = "system.sips.link.bandwidth_gbs", "system.sips.link.latency_ns", "n_slots"
 RANGES = {"bandwidth": (LINK, 0.001, 1e6), "latency": (LATENCY, 0.0, 1e9), "slots": (SLOTS, 1.0, 4096.0)}
 """What a slider changes, and its least and greatest value."""
@@ -46,6 +51,21 @@ class Item:
 
 
 @dataclass
+class Sweeping:
+    """A sweep that runs, or has run."""
+
+    cases: int
+    changes: Mapping[str, object]
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    """By case what it took, in ps, and its share of the bound; or the code of why it did not run."""
+    stop: bool = False
+
+    def state(self) -> dict[str, Any]:
+        """As a client hears of it."""
+        return {"cases": self.cases, "rows": list(self.rows)}
+
+
+@dataclass
 class Bench:
     """What is looked at, on which machine."""
 
@@ -55,6 +75,7 @@ class Bench:
     overrides: Mapping[str, object] = field(default_factory=dict)
     bytes: int = 64 << 10
     _one: Lock = field(default_factory=Lock, repr=False)
+    _sweep: Sweeping | None = field(default=None, repr=False)
 
     def values(self) -> dict[str, float]:
         """The values that sliders begin with, those of the machine."""
@@ -95,24 +116,30 @@ class Bench:
             except AhbmError as error:
                 return {"error": error_of(error)}
 
-    def _run(self, asked: Mapping[str, object], check: bool) -> dict[str, Any]:
+    def _opened(self, asked: Mapping[str, object]) -> Target:
         item, nbytes = self.item(asked.get("item", 0)), self._size(asked.get("size", self.bytes))
         overrides = {**self.overrides, **_changes(asked)}
         if item.kind == "target":
             assert item.path is not None
             of_file = open_(item.path, topology=self.topology, overrides=overrides)
             assert isinstance(of_file, Target)
-            opened = of_file.at(nbytes)
-        else:
-            of_collective = open_(
-                self.collective,
-                topology=self.topology,
-                algorithm=str(item.path) if item.path is not None else item.name,
-                bytes_per_rank=nbytes,
-                overrides=overrides,
-            )
-            assert isinstance(of_collective, Target)
-            opened = of_collective
+            return of_file.at(nbytes)
+        of_collective = open_(
+            self.collective,
+            topology=self.topology,
+            algorithm=str(item.path) if item.path is not None else item.name,
+            size=nbytes,
+            overrides=overrides,
+        )
+        assert isinstance(of_collective, Target)
+        return of_collective
+
+    def _run(self, asked: Mapping[str, object], check: bool) -> dict[str, Any]:
+        item, nbytes, opened = (
+            self.item(asked.get("item", 0)),
+            self._size(asked.get("size", self.bytes)),
+            self._opened(asked),
+        )
         ran = opened.run(data=False)
         explanation = ran.explain()
         name = f"{item.name} on {ran.topology} (simulated)"
@@ -131,6 +158,68 @@ class Bench:
                 lines.append(_verdict(opened.run(data=True)))
         lines += sentences(explanation, ())[1:2]
         return {"picture": picture, "told": lines, "latency_ps": explanation.latency_ps}
+
+    def origin(self, asked: Mapping[str, object]) -> dict[str, Any]:
+        """Where the element `element` of the array of rank `rank` has come from in the run that `run` makes: what it is
+        the sum of, and the operations behind it, the last first, each with its time and its rank. Or the error.
+        """
+        with self._one:
+            try:
+                return self._origin(asked)
+            except AhbmError as error:
+                return {"error": error_of(error)}
+
+    def _origin(self, asked: Mapping[str, object]) -> dict[str, Any]:
+        rank, element = (whole(name, asked.get(name), 0, 2**40) for name in ("rank", "element"))
+        opened = self._opened(asked)
+        inspection = opened.inspect()
+        found = inspection.origin_of(rank, element)
+        ranks = inspection.ranks
+        made = sorted((step for step in reversed(found.steps) if step.agent >= 0), key=lambda step: -step.at_ps)
+        steps = [
+            {
+                "at": step.at_ps,
+                "rank": ranks[step.agent],
+                "text": f"{step.what}{f' ({Path(step.origin).name})' if step.origin else ''} = {step.value}",
+            }
+            for step in made[:MOST_STEPS]
+        ]
+        head = f"element {element} of rank {rank} = {found.value}: {found.formula}"
+        return {"told": head, "steps": steps, "more": len(made) - len(steps)}
+
+    def begin_sweep(self, asked: Mapping[str, object]) -> dict[str, Any]:
+        """Begins to run every algorithm at the sizes `SWEPT` on the machine of the sliders; a sweep before it ends.
+
+        Raises ConfigError (AHBM-C129).
+        """
+        changes = _changes(asked)
+        numbers = [at for at, item in enumerate(self.items) if item.kind != "target"]
+        if self._sweep is not None:
+            self._sweep.stop = True
+        cases = [{**asked, "item": number, "size": nbytes} for nbytes in SWEPT for number in numbers][:MOST_CASES]
+        self._sweep = sweep = Sweeping(len(cases), changes)
+        Thread(target=self._sweeping, args=(sweep, cases), daemon=True).start()
+        return sweep.state()
+
+    def sweep_state(self) -> dict[str, Any]:
+        """How far the last sweep is, with its rows. Raises ConfigError (AHBM-C129) where none was begun."""
+        if self._sweep is None:
+            raise ConfigError("AHBM-C129", "no sweep was begun")
+        return self._sweep.state()
+
+    def _sweeping(self, sweep: Sweeping, cases: Sequence[Mapping[str, object]]) -> None:
+        for case in cases:
+            if sweep.stop:
+                return
+            row: dict[str, Any] = {"name": self.item(case["item"]).name, "size": case["size"]}
+            # Between two cases a slider may have its turn.
+            with self._one:
+                try:
+                    ran: Any = self._opened(case).run(data=False)
+                    row |= {"ps": round(1000 * ran.latency_ns), "percent": ran.percent_of_bound}
+                except AhbmError as error:
+                    row["code"] = error.code
+            sweep.rows.append(row)
 
     def _size(self, value: object) -> int:
         found = parse_size(value) if isinstance(value, str) else value

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
+from hashlib import sha256
 from html import escape
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -143,13 +147,35 @@ def bundle() -> Future[str]:
     """Vega, Vega-Lite and Vega-Embed as one script that defines `vegaEmbed`; the first call begins to make it.
 
     It takes two seconds of a process of its own, for the interpreter's lock is held all the while: called early, it is
-    made while the simulations run.
+    made while the simulations run. The user's cache keeps it for each version of vl-convert.
     """
 
     def run() -> str:
-        return subprocess.run([sys.executable, "-c", BUNDLING], stdout=subprocess.PIPE, check=True).stdout.decode()
+        kept = cached()
+        if (script := _kept(kept)) is not None:
+            return script
+        made = subprocess.run([sys.executable, "-c", BUNDLING], stdout=subprocess.PIPE, check=True).stdout
+        with suppress(OSError):  # whoever has no cache makes it every time
+            make_folders(kept.parent)
+            store({kept: sha256(made).hexdigest().encode() + b"\n" + made})
+        return made.decode()
 
     return ThreadPoolExecutor(1).submit(run)
+
+
+def cached() -> Path:
+    """Where the user's cache keeps the script: in `XDG_CACHE_HOME`, of Windows in `LOCALAPPDATA`, else in ~/.cache."""
+    home = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or os.path.expanduser("~/.cache")
+    return Path(home) / "ahbm" / f"vega-{metadata.version('vl-convert-python')}.js"
+
+
+def _kept(path: Path) -> str | None:
+    """The script of a file, None where there is none or where it is not what was written."""
+    try:
+        digest, _, script = path.read_bytes().partition(b"\n")
+    except OSError:
+        return None
+    return script.decode() if digest == sha256(script).hexdigest().encode() else None
 
 
 def require_extra() -> Any:

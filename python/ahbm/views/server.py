@@ -173,6 +173,12 @@ def application(bench: Bench, token: str, port: int) -> Any:
     def run(request: Request, body: Mapping[str, Any]) -> Any:
         return bench.run(body, check=body.get("check") is True)
 
+    def origin(request: Request, body: Mapping[str, Any]) -> Any:
+        return bench.origin(body)
+
+    def sweep(request: Request, body: Mapping[str, Any]) -> Any:
+        return bench.sweep_state() if request.method == "GET" else bench.begin_sweep(body)
+
     def source(request: Request, body: Mapping[str, Any]) -> Any:
         number = int(request.path_params["item"])
         if request.method == "GET":
@@ -188,6 +194,8 @@ def application(bench: Bench, token: str, port: int) -> Any:
             Route("/", root),
             Route("/api/state", guarded(state)),
             Route("/api/run", guarded(run), methods=["POST"]),
+            Route("/api/origin", guarded(origin), methods=["POST"]),
+            Route("/api/sweep", guarded(sweep), methods=["GET", "POST"]),
             Route("/api/source/{item:int}", guarded(source), methods=["GET", "POST"]),
             Route("/api/stamp/{item:int}", guarded(stamp)),
         ]

@@ -22,6 +22,8 @@ MOST_POINTS = 2000
 """Rows beside the front that a chart shows: every so many-th of them."""
 MOST_FRONTS = 12
 """Fronts of a chart, each of what was computed alike."""
+MOST_PANELS, PANEL = 12, 290
+"""Machines beside each other in a file, and the width of each in pixels."""
 MOST_ROWS = 500
 """Of a table of a page."""
 UNITS = {
@@ -194,13 +196,26 @@ def _machine(row: dict[str, Any], varied: Sequence[str]) -> str:
     return ", ".join([*parts, *(change for change in changes if change.partition("=")[0] not in parts[0])])
 
 
-def curves(rows: Rows) -> charts.Chart:
-    """Time over size, a line for each algorithm, on one machine at a time."""
+def chart(rows: Rows, what: What, goals: Sequence[str]) -> charts.Chart | alt.Chart:
+    """The first chart of `page`, as a file shows it: curves have a panel for each machine. Raises as `page`."""
+    quickest = rows.take(answers.best(rows))
+    if not quickest:
+        raise ConfigError("AHBM-C187", "no case ran and was right: there is nothing to draw")
+    if what == "pareto":
+        return front(rows, goals)
+    if what == "best":
+        return fastest(quickest, answers.overrides(rows))
+    return curves(rows, panels=True) if what == "" else effects(answers.sensitivity(rows))
+
+
+def curves(rows: Rows, *, panels: bool = False) -> charts.Chart:
+    """Time over size, a line for each algorithm, on one machine at a time, or with `panels` of the first `MOST_PANELS`
+    beside each other."""
     varied = answers.overrides(rows)
     more = [key for key in ("collective", "dtype", "ranks") if key in rows.columns and len(set(rows.column(key))) > 1]
     values = [
         {
-            "machine": ", ".join([_machine(row, varied), *(str(row[key]) for key in more)]),
+            "machine": ", ".join([_machine(row, varied), *(_named(key, row[key]) for key in more)]),
             "algorithm": row["algorithm"],
             "bytes": row["bytes"],
             "us": row["latency_ns"] / 1000,
@@ -223,6 +238,15 @@ def curves(rows: Rows) -> charts.Chart:
         tooltip=charts.tooltip("algorithm:N", "machine:N", "bytes:Q", "us:Q"),
     )
     layers = alt.layer(base.mark_line(), base.mark_point(filled=True, size=45))
+    if panels and len(machines) > 1:
+        left = len(machines) - MOST_PANELS
+        shown = machines[:MOST_PANELS]
+        within = [row for row in values if row["machine"] in shown]
+        facet = alt.Facet("machine:N", title=None, sort=shown)
+        each = alt.layer(*layers.layer, data=alt.InlineData(values=within))
+        title = "time over size (simulated)" + (f"; {left} more machines are not shown" if left > 0 else "")
+        joined: charts.Chart = each.properties(width=PANEL, height=200).facet(facet, columns=2).properties(title=title)
+        return joined
     of = f", {len(machines):,} machines: choose one below" if len(machines) > 1 else ""
     drawn: charts.Chart = layers.add_params(picked).transform_filter(picked)
     return drawn.properties(width=charts.WIDTH, height=340, title=f"time over size (simulated){of}")
@@ -284,9 +308,9 @@ def effects(found: Sequence[answers.Effect]) -> charts.Chart:
     )
     one = alt.Chart(alt.InlineData(values=[{"x": 1}])).mark_rule(color=colors.LIMIT, strokeDash=[4, 3]).encode(x="x:Q")
     dots = base.mark_circle(size=80)
-    texts = base.mark_text(align="left", dx=8, fontSize=11, color=colors.LIMIT).encode(
-        text=alt.Text("share:Q", format=".3~r"), color=alt.value(colors.LIMIT)
-    )
+    # Without a colour of its own: the page gives texts that of its theme.
+    texts = alt.Chart(alt.InlineData(values=values)).mark_text(align="left", dx=8, fontSize=11)
+    texts = texts.encode(x=base.encoding.x, y=base.encoding.y, text=alt.Text("share:Q", format=".3~r"))
     layers: charts.Chart = alt.layer(one, dots, texts)
     return layers.properties(width=charts.WIDTH, height=height, title="sensitivity (simulated)")
 

@@ -1128,6 +1128,17 @@ function mount(element, first, options = {}) {
       if (next) theme = next;
       again();
     },
+    to(rank, at) {
+      const lane = model.data.lanes.name.indexOf(`rank ${rank}`);
+      if (at < state.view.from || at > state.view.to) {
+        const half = (state.view.to - state.view.from) / 2;
+        state.view = within(model, { from: at - half, to: at + half });
+      }
+      state.at = at;
+      state.bar = -1;
+      if (lane >= 0) reveal(lane);
+      look();
+    },
     state: () => state,
   };
 }

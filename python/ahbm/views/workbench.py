@@ -30,6 +30,8 @@ MOST_LANES = 2_500
 """Lanes of PEs, links and engines; of more those on the critical path, and all are in the shares of their ranks."""
 MOST_RANKS = 1_200
 """Lanes of ranks beside those of the critical path; more ranks share lanes."""
+MOST_LINKS = 12_000
+"""Links with a heat of their own; of more, those on the critical path first, then those that were waited for most."""
 MOST_LOADS = 100_000
 """Numbers of the heat of links, about."""
 FEWEST_FRAMES, MOST_FRAMES = 8, 96
@@ -444,6 +446,13 @@ def _path(explanation: Explanation, data: Data, texts: Texts, lanes: _Lanes) -> 
 def add_links(data: Data, explanation: Explanation, machine: Machine | None) -> None:
     """Every link that was used, the critical path's first; how busy each is over time; and where they are."""
     found = sorted(explanation.links, key=lambda link: (-link.path_ps, -link.waited_ps, -link.busy_ps))
+    kept = max(MOST_LINKS, sum(link.path_ps > 0 for link in found))
+    found, left = found[:kept], found[kept:]
+    if left:
+        most = (
+            f"waited for {time(max(link.waited_ps for link in left))}, busy {time(max(link.busy_ps for link in left))}"
+        )
+        data.notes.append(f"{len(left):,} links off the critical path (each at most {most}) have no heat of their own")
     data.links = [
         {
             "name": link.name,
