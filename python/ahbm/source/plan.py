@@ -236,8 +236,8 @@ class PlanAlgorithm:
     def plan(
         self, machine: Machine, request: Request, settings: Settings, limits: Sequence[tuple[str, int]] = ()
     ) -> Plan:
-        """The plan that was read."""
-        return self.read
+        """The plan that was read; of a graph of sizes, with its chunks."""
+        return self.read if self.moves is None else self.moves.plan
 
     def _site(self) -> Site:
         return Site(self.name, str(self.path))
@@ -373,17 +373,25 @@ def assigned_of(
 ) -> Assigned | Unassigned | None:
     """The chunks of the messages of a graph that was read from `path` and states sizes only, or why none are known;
     None for one that states no sizes."""
-    stated = not plan.buffers and plan.format.startswith("chakra") and plan.collective == "custom"
-    return assigned(path, collective, reading) if stated else None
+    if plan.buffers or not plan.format.startswith("chakra"):
+        return None
+    return assigned(path, collective if plan.collective == "custom" else plan.collective, reading)
 
 
 def runnable(file: str | Path | Script, reading: Reading, collective: str | None = None) -> Plan:
     """The plan in `file`, of a graph of sizes the one that moves its data; raises UnsupportedError for one whose result
     cannot be computed. collective: what a graph of sizes performs; without one it is found out."""
     plan = read(file, reading)
-    if isinstance(file, str | Path) and (found := assigned_of(plan, file, collective, reading)) is not None:
-        if isinstance(found, Assigned):
-            return found.plan
+    found = assigned_of(plan, file, collective, reading) if isinstance(file, str | Path) else None
+    return runs(plan, file, found)
+
+
+def runs(plan: Plan, file: str | Path | Script, found: Assigned | Unassigned | None) -> Plan:
+    """The plan that moves the data of `plan`, which was read from `file`: with the chunks of a graph of sizes, if they
+    were `found`. Raises as `runnable`."""
+    if isinstance(found, Assigned):
+        return found.plan
+    if found is not None:
         raise UnsupportedError(
             "AHBM-U233",
             f"the trace {file} names no buffers, and there is no data to run it on: {found.why}",
