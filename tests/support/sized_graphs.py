@@ -129,8 +129,8 @@ def direct(n: int, *, adds: bool, copies: bool, size: int = 64 * KIB) -> list[Np
 
 
 def tree(n: int, whole: int = 64 * KIB, parts: int = 1, posted: bool = False) -> list[Npu]:
-    """A binary tree, up and down, in pieces that follow each other. posted: a rank waits for the sum from the start, and
-    only its message says that the rank's own has gone up."""
+    """A binary tree, up and down, in pieces that follow each other. posted: a rank waits for the sum from the start,
+    and only its message says that the rank's own has gone up."""
     npus = []
     for rank in range(n):
         npu = Npu()

@@ -482,6 +482,13 @@ def _plan(name: str, graph: Sized, answer: Assignment, files: Sequence[str]) -> 
     channel = _channels(graph, place)
     ends = {(message.src, message.sent): (at, True) for at, message in enumerate(graph.messages)}
     ends |= {(message.dst, message.received): (at, False) for at, message in enumerate(graph.messages)}
+    left = {
+        (rank, end): [other for other in range(len(each)) if bits >> other & 1]
+        for rank, each in enumerate(graph.issued)
+        for end, bits in enumerate(each)
+        if bits
+    }
+    """By receive: the sends of its rank that have left before."""
     blocks: dict[tuple[int, bool, int, int], int] = {}
     steps: dict[tuple[int, int], list[int]] = {}
     arrived: dict[tuple[int, int], int] = {}
