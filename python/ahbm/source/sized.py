@@ -511,10 +511,8 @@ def _plan(name: str, graph: Sized, answer: Assignment, files: Sequence[str]) -> 
         for start, count in _runs(chunks):
             written = range(start, start + count)
             after = waits | (set() if sends else {arrived[rank, c] for c in written if (rank, c) in arrived})
-            for other in range(len(graph.nodes[rank]) if not sends and graph.issued[rank][end] else 0):
-                if graph.issued[rank][end] >> other & 1 and not set(answer.of[ends[rank, other][0]]).isdisjoint(
-                    written
-                ):
+            for other in left.get((rank, end), ()):
+                if not set(written).isdisjoint(answer.of[ends[rank, other][0]]):
                     after |= set(steps.get((rank, other), ()))
             action = "s" if sends else "rrc" if message.adds else "r"
             there = ("o" if to_all and not sends else space, start)
