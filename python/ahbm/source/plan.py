@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os.path import isfile
@@ -398,6 +399,27 @@ def runs(plan: Plan, file: str | Path | Script, found: Assigned | Unassigned | N
             hint="ahbm run FILE.et runs it for its time, ahbm check follows its messages",
         )
     return _runs(plan, file)
+
+
+def made_for(plan: Plan, file: str | Path | Script) -> tuple[int | None, int | None]:
+    """The size of one rank's array, in bytes, for which a synthesizer made the schedule in `file`, and the picoseconds
+    that the schedule takes by its own count; None for what the file does not state.
+
+    TACOS states the bytes of a chunk; TE-CCL the time in seconds and the bandwidth in 10^9 B/s, which is the larger of
+    operand and result over the time.
+    """
+    if isinstance(file, Script) or plan.format not in ("tacos_csv", "teccl_json"):
+        return None, None
+    text = load_bytes(file).decode(errors="replace")
+    if plan.format == "tacos_csv":
+        rows = (row.split(",") for row in text.splitlines())
+        size = next((cells[1].strip() for cells in rows if cells[0].strip() == "Chunk Size" and len(cells) > 1), "")
+        return (int(size) * plan.unit(1) if size.isdecimal() and len(size) < 16 else None), None
+    stated = json.loads(text)
+    seconds, rate = (stated.get(key) for key in ("4-Collective_Finish_Time", "5-Algo_Bandwidth"))
+    known = [isinstance(fact, int | float) and 0 < fact < 1e12 for fact in (seconds, rate)]
+    time = round(seconds * 1e12) if known[0] else None
+    return (round(seconds * rate * 1e9) if all(known) else None), time
 
 
 def stated_bytes(file: str | Path | Script, reading: Reading, collective: str | None = None) -> int | None:
