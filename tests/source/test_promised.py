@@ -9,9 +9,13 @@ from pathlib import Path
 import pytest
 
 import ahbm
+from ahbm._core import read_plan
 from ahbm.base import packaged
 from ahbm.config.topology import load_machine
 from ahbm.errors import UnsupportedError
+from ahbm.job.open import open_
+from ahbm.runs import plans
+from ahbm.runs.verdict import check_file
 from ahbm.source.synthesis import METHODS, synthesize
 
 PLAIN = sorted(
@@ -70,6 +74,50 @@ def test_a_file_of_tacos_runs_in_its_time(tmp_path: Path, topology: str, size: i
     assert report.latency_ns * 1000 == pytest.approx(found.schedule.time_ps, rel=0.01)
 
 
+def test_a_file_of_tacos_runs_at_the_size_that_it_states(tmp_path: Path) -> None:
+    found = synthesize("all_gather", topology="npu_mesh_8x8", size=64 << 16, method="greedy")
+    path = tmp_path / "schedule.csv"
+    tacos(found, path)
+    report = open_(str(path), topology="npu_mesh_8x8").run(data=False)
+    assert (report.bytes, round(report.latency_ns * 1000)) == (64 << 16, found.schedule.time_ps)
+    assert "4194304 B per rank: the size for which the schedule was made" in report.notes
+    # What nobody asked for is not so large that its data take minutes.
+    size, note = plans.usual_bytes(read_plan(path), path)
+    assert size == MIB and note.startswith("1048576 B per rank: the schedule was made for 4194304 B, which --no-data")
+
+
+def sketch(ranks: int) -> str:
+    """An all_gather in stages, one for each dimension of a hypercube, as SyCCL's sketches are written as MSCCL-IR."""
+    gpus = []
+    for rank in range(ranks):
+        blocks: list[str] = []
+        stage = 1
+        while stage < ranks:
+            peer, waits = rank ^ stage, len(blocks) - 1
+            steps = ""
+            for number, (kind, first) in enumerate((("s", rank), ("r", peer))):
+                place = first // stage * stage
+                dep = f'depid="{waits}" deps="{1 if waits >= 0 else -1}"' if kind == "s" else 'depid="-1" deps="-1"'
+                buffers = f'srcbuf="o" srcoff="{place}" dstbuf="o" dstoff="{place}" cnt="{stage}"'
+                told = int(kind == "r" and 2 * stage < ranks)
+                steps += f'<step s="{number}" type="{kind}" {buffers} {dep} hasdep="{told}"/>'
+            blocks.append(f'<tb id="{len(blocks)}" send="{peer}" recv="{peer}" chan="0">{steps}</tb>')
+            stage *= 2
+        gpus.append(f'<gpu id="{rank}" i_chunks="1" o_chunks="{ranks}" s_chunks="0">{"".join(blocks)}</gpu>')
+    sizes = f'nchannels="1" nchunksperloop="{ranks}" ngpus="{ranks}" minBytes="0" maxBytes="8388608"'
+    head = f'name="sketch" proto="Simple" {sizes} coll="allgather" inplace="1" outofplace="0"'
+    return f"<algo {head}>{''.join(gpus)}</algo>"
+
+
+@pytest.mark.parametrize("size", [1 << 16, 1 << 20])
+def test_a_sketch_of_stages_runs_in_the_time_of_its_stages(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "sketch.xml"
+    path.write_text(sketch(16), encoding="utf-8")
+    assert check_file(path).verdict == "correct"
+    report = ahbm.run(path, topology="npu_hypercube_16", bytes_per_rank=size, data=False)
+    assert report.latency_ns == pytest.approx(4 * 500 + 15 * size / 16 / 50, abs=0.01)
+
+
 def sccl(ranks: int, steps: list[list[list[int]]]) -> str:
     """An all-gather as SCCL and TACCL write it: sends of each step as chunk, source, target."""
     everybody = list(range(ranks))
@@ -100,7 +148,11 @@ def test_a_file_of_te_ccl_runs_in_its_epochs(tmp_path: Path, size: int) -> None:
         for a, b in itertools.permutations(range(8), 2)
     }
     path = tmp_path / "direct.json"
-    whole = {"1-Epoch_Duration": 1e-6, "6-Demand_Met": {}, "8-Chunk paths": paths}
+    seconds = (500 + size / 8 / 50) / 1e9
+    facts = {"4-Collective_Finish_Time": seconds, "5-Algo_Bandwidth": size / 1e9 / seconds}
+    whole = {"1-Epoch_Duration": 1e-6, **facts, "6-Demand_Met": {}, "8-Chunk paths": paths}
     path.write_text(json.dumps(whole), encoding="utf-8")
-    report = ahbm.run(path, topology="npu_fully_connected_8", bytes_per_rank=size, data=False)
-    assert report.latency_ns == pytest.approx(500 + size / 8 / 50, rel=0.01)
+    report = open_(str(path), topology="npu_fully_connected_8").run(data=False)
+    assert report.bytes == size, "the file states its bandwidth, and so its size"
+    assert report.latency_ns == pytest.approx(1e9 * seconds, rel=0.01)
+    assert f"the size for which the schedule was made, in {1e9 * seconds:,.2f} ns by its own count" in report.notes[-1]

@@ -40,6 +40,8 @@ GRAPHS: dict[str, tuple[Callable[[], list[Npu]], str]] = {
     "halving": (lambda: halving_doubling(8), "all_reduce"),
     "near_first": (lambda: halving_doubling(8, first=False), "all_reduce"),
     "doubling": (lambda: doubling(8), "all_reduce"),
+    "doubling_posted": (lambda: doubling(8, posted=True), "all_reduce"),
+    "tree_posted": (lambda: tree(7, posted=True), "all_reduce"),
     "direct": (lambda: direct(5, adds=True, copies=True), "all_reduce"),
     "tree": (lambda: tree(7), "all_reduce"),
     "pipelined_tree": (lambda: tree(6, parts=4), "all_reduce"),
@@ -94,6 +96,25 @@ def test_a_graph_of_sizes_is_an_algorithm(tmp_path: Path) -> None:
     ahbm.spawn(worker, topology="npu_ring_8", overrides={"system.sips.count": 4})
     report = ahbm.run("all_reduce", file, "npu_ring_8", bytes_per_rank=1 << 20)
     assert report.wrong == 0 and "sizes only" in report.notes[0]
+
+
+def test_a_graph_in_the_public_converter_s_words_is_what_its_metadata_say(tmp_path: Path) -> None:
+    """Its computations are called COMP_NODE_tb0_step1, and its metadata have the collective."""
+    npus = ring(4, adds=True, copies=True)
+    for npu in npus:
+        for at, node in enumerate(npu.nodes):
+            node["name"] = f"{node['type']}_tb0_step{at}"
+    head = {"attr": [{"name": "collective", "stringVal": "allreduce"}]}
+    file = write(tmp_path / "converted", npus, head)
+    assert read_plan(file).collective == "all_reduce"
+    answer = check_file(file)
+    assert (answer.verdict, answer.collective) == ("correct", "all_reduce")
+    on = {"topology": "npu_ring_8", "overrides": {"system.sips.count": 4}}
+    assert open_(file, **on).run().wrong == 0
+    # The graph is the ring that the packaged kernel is.
+    (row,), (kernel,) = ahbm.features(file, **on), ahbm.features("ring_allreduce", **on)
+    assert [row[name] for name in ("algorithm_id", "algorithm_kind")] == [kernel["algorithm_id"], "ring"]
+    assert row["overlap_capable"] is False
 
 
 def test_direct_exchange_is_what_is_asked_for(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@
 * other ```python blocks run as scripts of their own;
 * other ```yaml blocks must name existing keys of topology.yaml or ccl.yaml: they are applied as overrides;
 * ```console: each line `$ ahbm ...`, `$ python ...` or `$ pytest ...` runs and must exit with 0 (or with N after a
-  trailing `# exits N`); the lines below it, if any, are its expected output, where `...` matches anything.
+  trailing `# exits N`; one with a trailing `# with torch` runs where torch is installed); the lines below it, if any,
+  are its expected output, where `...` matches anything.
 
 ```sh and ```text blocks are for the reader (cloning, building) and are not run.
 """
@@ -16,6 +17,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import yaml
@@ -53,6 +55,9 @@ def blocks(page: Path) -> Iterator[Block]:
 
 def run_console(text: str, cwd: Path) -> None:
     for command, expected in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE):
+        command, optional, _ = command.partition("# with torch")
+        if optional and find_spec("torch") is None:
+            continue
         words, _, note = command.partition("# exits ")
         program, *arguments = shlex.split(words, comments=True)
         assert program in PROGRAMS, f"`{program}` cannot be run here; use a sh block"

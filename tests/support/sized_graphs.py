@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +36,10 @@ class Npu:
         return self.add("COMP_NODE", name, waits, micros)
 
 
-def write(prefix: Path, npus: Sequence[Npu]) -> str:
-    """Writes a graph; returns the name of rank 0's file."""
+def write(prefix: Path, npus: Sequence[Npu], head: Mapping[str, object] | None = None) -> str:
+    """Writes a graph; returns the name of rank 0's file. head: metadata besides the version."""
     for rank, npu in enumerate(npus):
-        lines = [{"version": "0.0.4"}, *npu.nodes]
+        lines = [{"version": "0.0.4"} | dict(head or {}), *npu.nodes]
         prefix.with_name(f"{prefix.name}.{rank}.json").write_text("\n".join(map(json.dumps, lines)))
     return str(prefix.with_name(f"{prefix.name}.0.json"))
 
@@ -94,14 +94,16 @@ def halving_doubling(n: int, whole: int = 1 << 20, first: bool = True) -> list[N
     return npus
 
 
-def doubling(n: int, whole: int = 64 * KIB) -> list[Npu]:
-    """Recursive doubling: whole arrays between partners, added."""
+def doubling(n: int, whole: int = 64 * KIB, posted: bool = False) -> list[Npu]:
+    """Recursive doubling: whole arrays between partners, added. posted: an addition waits for its receive alone, as the
+    send has left before."""
     npus = []
     for rank in range(n):
         npu, last = Npu(), list[int]()
         for bit in range(n.bit_length() - 1):
             a = npu.send(rank ^ 1 << bit, whole, last, bit)
-            last = [npu.comp([a, npu.recv(rank ^ 1 << bit, whole, last, bit)])]
+            b = npu.recv(rank ^ 1 << bit, whole, last, bit)
+            last = [npu.comp([b] if posted else [a, b])]
         npus.append(npu)
     return npus
 
@@ -126,8 +128,9 @@ def direct(n: int, *, adds: bool, copies: bool, size: int = 64 * KIB) -> list[Np
     return npus
 
 
-def tree(n: int, whole: int = 64 * KIB, parts: int = 1) -> list[Npu]:
-    """A binary tree, up and down, in pieces that follow each other."""
+def tree(n: int, whole: int = 64 * KIB, parts: int = 1, posted: bool = False) -> list[Npu]:
+    """A binary tree, up and down, in pieces that follow each other. posted: a rank waits for the sum from the start,
+    and only its message says that the rank's own has gone up."""
     npus = []
     for rank in range(n):
         npu = Npu()
@@ -138,7 +141,7 @@ def tree(n: int, whole: int = 64 * KIB, parts: int = 1) -> list[Npu]:
                 sums = [npu.comp([npu.recv(child, whole // parts, sums, part)])]
             if rank:
                 up = npu.send((rank - 1) // 2, whole // parts, sums, part)
-                sums = [npu.recv((rank - 1) // 2, whole // parts, [up], part)]
+                sums = [npu.recv((rank - 1) // 2, whole // parts, [] if posted else [up], part)]
             for child in children:
                 npu.send(child, whole // parts, sums, part)
         npus.append(npu)

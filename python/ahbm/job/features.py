@@ -244,7 +244,7 @@ def _plan(opened: PlanFile) -> dict[str, Any]:
     dtype = of.dtype if plan.buffers else "u8"
     nbytes = of.size
     if plan.buffers and nbytes is None:
-        nbytes = plans.default_bytes(plan, dtype, of.instances or 1)
+        nbytes, _ = plans.usual_bytes(plan, opened.source, dtype, of.instances or 1)
     how = of.lowering_timed(plan.buffers)
     program, _, _ = timed.prepare(plan, of.topology, how, nbytes, dtype, of.op, of.overrides, of.ccl)
     dtype_of = of.dtype if plan.buffers else None

@@ -6,18 +6,20 @@ import json
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ahbm._core import JobCall, Workload, trace_sort
+from ahbm._core import JobCall, Plan, Workload, plan_files, trace_sort
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.load import load_text
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.config.reading import PLAIN
+from ahbm.dsl.script import Script
 from ahbm.errors import ConfigError
 from ahbm.runs import plans
-from ahbm.source.plan import read, runnable
+from ahbm.source.plan import assigned_of, read, runs
 
 KINDS = {
     "all_reduce": "all-reduce",
@@ -37,6 +39,8 @@ class Graph:
     ranks: int
     stated: bool
     """Whether the collective was stated, not read from the file."""
+    plan: Plan = field(compare=False, repr=False)
+    """What the file says; of a graph of sizes that says what it performs, with chunks."""
 
     @staticmethod
     def of(text: str) -> Graph:
@@ -49,15 +53,30 @@ class Graph:
             hint = did_you_mean(name, COLLECTIVES) or "COLLECTIVE=FILE, such as all_reduce=ring.et"
             raise ConfigError("AHBM-C146", f"--collective_algorithm {text}: there is no collective {name}", hint=hint)
         source = plans.source_of(file)
-        plan = read(source, PLAIN)
-        sized = not plan.buffers
-        if not (sized and name):
-            found = runnable(source, PLAIN).collective
-            if name and name != found:
-                hint = f"--collective_algorithm {found}={file}"
-                raise ConfigError("AHBM-C115", f"{file} performs {found}, not {name}", hint=hint)
-            return Graph(found, file, plan.ranks, False)
-        return Graph(name, file, plan.ranks, True)
+        if isinstance(source, Script):
+            return _of(name, file, source)
+        stamps = tuple(
+            (stat.st_mtime_ns, stat.st_size) for stat in (part.stat() for part in plan_files(source) if part.is_file())
+        )
+        return _read(name, file, stamps)
+
+
+@lru_cache(maxsize=16)
+def _read(name: str, file: str, _: tuple[tuple[int, int], ...]) -> Graph:
+    return _of(name, file, file)
+
+
+def _of(name: str, file: str, source: str | Script) -> Graph:
+    plan = read(source, PLAIN)
+    moves = None if isinstance(source, Script) else assigned_of(plan, source)
+    open_ = moves is not None and plan.collective == "custom"
+    if name and open_:
+        return Graph(name, file, plan.ranks, True, plan)
+    performs = runs(plan, source, moves)
+    if name and name != performs.collective:
+        hint = f"--collective_algorithm {performs.collective}={file}"
+        raise ConfigError("AHBM-C115", f"{file} performs {performs.collective}, not {name}", hint=hint)
+    return Graph(performs.collective, file, plan.ranks, False, performs)
 
 
 def overrides_of(asked: Sequence[str]) -> dict[str, object]:
@@ -138,8 +157,7 @@ def _write(graph: Graph, prefix: Path, sizes: set[int]) -> None:
         what = f"calls of {graph.collective} have {len(sizes)} sizes, and a graph states one"
         hint = "ahbm convert FILE PREFIX.et --size writes it for one; without --parity it runs in all of them"
         raise ConfigError("AHBM-C190", f"--collective_algorithm {graph.file}: {what}", hint=hint)
-    plan = runnable(plans.source_of(graph.file), PLAIN)
-    plan.save(f"{prefix}.et", nbytes=next(iter(sizes), None))
+    graph.plan.save(f"{prefix}.et", nbytes=next(iter(sizes), None))
 
 
 def found(prefix: str, system: Path) -> Path:

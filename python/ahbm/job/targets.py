@@ -241,10 +241,11 @@ class PlanFile(Target):
         self._refuse_lowering()
         nbytes, note = of.size, tuple[str, ...]()
         if plan.buffers and nbytes is None:
-            nbytes = plans.default_bytes(plan, of.dtype, of.instances or 1)
-            note = (f"{nbytes} B per rank: no size was given",)
+            nbytes, told = plans.usual_bytes(plan, self.source, of.dtype, of.instances or 1, data=data)
+            note = (told,)
         if self.measured:
-            measured = measure(self.case, data=data, check=False if check is None else check, seed=seed)
+            case = self.case if nbytes is None else self.at(nbytes).case
+            measured = measure(case, data=data, check=False if check is None else check, seed=seed)
             return replace(measured, notes=(*measured.notes, *note))
         if check is not None:
             hint = "--check is for plans with a known result; ahbm check FILE looks at its chunks, messages and orders"

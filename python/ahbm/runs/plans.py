@@ -31,7 +31,7 @@ from ahbm.runs import knobs, measure
 from ahbm.runs.keywords import spelled
 from ahbm.source import dsl
 from ahbm.source.function import AnyAlgorithm, as_algorithm
-from ahbm.source.plan import PROTOCOLS, SLOTS, UNBOUNDED, PlanOptions, read, runnable, stated_bytes
+from ahbm.source.plan import PROTOCOLS, SLOTS, UNBOUNDED, PlanOptions, made_for, read, runnable, stated_bytes
 
 if TYPE_CHECKING:
     from ahbm.check.case import Case
@@ -69,6 +69,8 @@ class Options(PlanOptions):
 
 DEFAULT_BYTES = 1 << 20
 """Size of a run of which nobody says the size, rounded down to what the plan takes."""
+MOST_DATA = 64 << 20
+"""Bytes of the arrays of all ranks that a run moves though nobody asked for a size."""
 
 
 def is_file(algorithm: str) -> bool:
@@ -87,6 +89,26 @@ def default_bytes(plan: Plan, dtype: str = "f16", instances: int = 1) -> int:
     return max(DEFAULT_BYTES // unit, 1) * unit
 
 
+def usual_bytes(
+    plan: Plan, file: str | Path | Script, dtype: str = "f16", instances: int = 1, *, data: bool = True
+) -> tuple[int, str]:
+    """The size of a run of which nobody says the size, and a note of it: the size for which a synthesizer made its
+    schedule, else `default_bytes`; that also for a run with data whose arrays would be more than `MOST_DATA`."""
+    bytes_, ps = made_for(plan, file)
+    unit = plan.unit(element(dtype).storage.itemsize) * instances
+    made = (bytes_ or 0) // unit * unit
+    own = "" if ps is None else f", in {ps / 1000:,.2f} ns by its own count"
+    if made and (made * plan.ranks <= MOST_DATA or not data):
+        return made, f"{made} B per rank: the size for which the schedule was made{own}"
+    found = default_bytes(plan, dtype, instances)
+    if made:
+        return (
+            found,
+            f"{found} B per rank: the schedule was made for {made} B{own}, which --no-data runs",
+        )
+    return found, f"{found} B per rank: no size was given"
+
+
 @spelled
 @checked
 def prepare(
@@ -98,15 +120,15 @@ def prepare(
     """The plan in `file`, or of a script, on the SIPs of its ranks, as a case to measure, like
     `ahbm.runs.measure.prepare`.
 
-    Its root is the plan's, and without a size it has `default_bytes`. Raises UnsupportedError: AHBM-U233 for a trace
+    Its root is the plan's, and without a size it has `usual_bytes`. Raises UnsupportedError: AHBM-U233 for a trace
     without buffers, AHBM-U113 for a plan whose collective has no known result (both run for their time with
     `ahbm.runs.timed.run`); and as `ahbm.runs.measure.prepare`.
     """
     plan = runnable(file, options.reading, options.collective)
     if arguments.get("size") is None:
         stated = stated_bytes(file, options.reading, options.collective)
-        usual = stated or default_bytes(plan, arguments.get("dtype", "f16"), options.instances)
-        arguments["size"] = usual
+        usual, _ = usual_bytes(plan, file, arguments.get("dtype", "f16"), options.instances)
+        arguments["size"] = stated or usual
     name = free_name(file, arguments.get("ccl"), arguments.get("overrides"))
     settings = settings_of(file, name, options, plan.ranks)
     arguments["overrides"] = sized(plan.ranks, topology, arguments.get("overrides")) | settings

@@ -47,6 +47,8 @@ class Sized:
     """By rank and position of an end: those of them that no other one waits between."""
     nodes: tuple[tuple[int, ...], ...] = ()
     """By rank and position of an end: the id of its node."""
+    issued: tuple[tuple[int, ...], ...] = ()
+    """By rank and position of a receive: the sends, as bits, that are before it though it waits for none of them."""
 
     @property
     def adds(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os.path import isfile
@@ -236,8 +237,8 @@ class PlanAlgorithm:
     def plan(
         self, machine: Machine, request: Request, settings: Settings, limits: Sequence[tuple[str, int]] = ()
     ) -> Plan:
-        """The plan that was read."""
-        return self.read
+        """The plan that was read; of a graph of sizes, with its chunks."""
+        return self.read if self.moves is None else self.moves.plan
 
     def _site(self) -> Site:
         return Site(self.name, str(self.path))
@@ -373,23 +374,52 @@ def assigned_of(
 ) -> Assigned | Unassigned | None:
     """The chunks of the messages of a graph that was read from `path` and states sizes only, or why none are known;
     None for one that states no sizes."""
-    stated = not plan.buffers and plan.format.startswith("chakra") and plan.collective == "custom"
-    return assigned(path, collective, reading) if stated else None
+    if plan.buffers or not plan.format.startswith("chakra"):
+        return None
+    return assigned(path, collective if plan.collective == "custom" else plan.collective, reading)
 
 
 def runnable(file: str | Path | Script, reading: Reading, collective: str | None = None) -> Plan:
     """The plan in `file`, of a graph of sizes the one that moves its data; raises UnsupportedError for one whose result
     cannot be computed. collective: what a graph of sizes performs; without one it is found out."""
     plan = read(file, reading)
-    if isinstance(file, str | Path) and (found := assigned_of(plan, file, collective, reading)) is not None:
-        if isinstance(found, Assigned):
-            return found.plan
+    found = assigned_of(plan, file, collective, reading) if isinstance(file, str | Path) else None
+    return runs(plan, file, found)
+
+
+def runs(plan: Plan, file: str | Path | Script, found: Assigned | Unassigned | None) -> Plan:
+    """The plan that moves the data of `plan`, which was read from `file`: with the chunks of a graph of sizes, if they
+    were `found`. Raises as `runnable`."""
+    if isinstance(found, Assigned):
+        return found.plan
+    if found is not None:
         raise UnsupportedError(
             "AHBM-U233",
             f"the trace {file} names no buffers, and there is no data to run it on: {found.why}",
             hint="ahbm run FILE.et runs it for its time, ahbm check follows its messages",
         )
     return _runs(plan, file)
+
+
+def made_for(plan: Plan, file: str | Path | Script) -> tuple[int | None, int | None]:
+    """The size of one rank's array, in bytes, for which a synthesizer made the schedule in `file`, and the picoseconds
+    that the schedule takes by its own count; None for what the file does not state.
+
+    TACOS states the bytes of a chunk; TE-CCL the time in seconds and the bandwidth in 10^9 B/s, which is the larger of
+    operand and result over the time.
+    """
+    if isinstance(file, Script) or plan.format not in ("tacos_csv", "teccl_json"):
+        return None, None
+    text = load_bytes(file).decode(errors="replace")
+    if plan.format == "tacos_csv":
+        rows = (row.split(",") for row in text.splitlines())
+        size = next((cells[1].strip() for cells in rows if cells[0].strip() == "Chunk Size" and len(cells) > 1), "")
+        return (int(size) * plan.unit(1) if size.isdecimal() and len(size) < 16 else None), None
+    stated = json.loads(text)
+    seconds, rate = (stated.get(key) for key in ("4-Collective_Finish_Time", "5-Algo_Bandwidth"))
+    known = [isinstance(fact, int | float) and 0 < fact < 1e12 for fact in (seconds, rate)]
+    time = round(seconds * 1e12) if known[0] else None
+    return (round(seconds * rate * 1e9) if all(known) else None), time
 
 
 def stated_bytes(file: str | Path | Script, reading: Reading, collective: str | None = None) -> int | None:

@@ -17,6 +17,8 @@ from ahbm.source.assignment import Assignment, Lack, Message, Sized, lack, searc
 
 MOST = 2**32
 """Bytes of a message, at most: the program of a graph knows no larger ones."""
+MOST_ENDS = 4096
+"""Sends and receives among which it is found out what messages through other ranks order."""
 
 COLLECTIVES = ("all_gather", "broadcast", "all_to_all")
 """What a graph may perform that adds nothing, in the order in which it is tried."""
@@ -26,7 +28,9 @@ _NAMES = {
     re.sub("_", "", name): name for name in ("reduce_scatter", "all_reduce", "all_gather", "all_to_all", "broadcast")
 }
 _LABEL = re.compile(r"chunk[\s_#:=\[(]*(\d+)", re.IGNORECASE)
-_ADDS = re.compile(r"redu|\badd|\bsum\b|accum|^comp[\s_]*(node)?[\s_]*\d*$|^rr?c?s?$", re.IGNORECASE)
+_ADDS = re.compile(
+    r"redu|\badd|\bsum\b|accum|^comp[\s_]*(node)?[\s_]*(tb\d+)?[\s_]*(step)?\d*$|^rr?c?s?$", re.IGNORECASE
+)
 _SAYS = re.compile(r"redu|\badd|\bsum\b|accum", re.IGNORECASE)
 _FACTS = frozenset((b"comm_size", b"comm_src", b"comm_dst", b"comm_tag", b"pg_name"))
 COMP, SEND, RECV = 4, 5, 6
@@ -247,6 +251,7 @@ def messages(graphs: Sequence[Sequence[Node]], adding: bool) -> Sized | None:
     adds = [_adding(graph) if adding else {} for graph in graphs]
     waits = [_before(*each) for each in zip(graphs, orders, ends, adds, strict=True)]
     before, near = [one for one, _ in waits], [one for _, one in waits]
+    issued = [_issued(*each) for each in zip(graphs, orders, ends, before, strict=True)]
     filed: dict[tuple[object, ...], tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]]] = {}
     for rank, (graph, mine) in enumerate(zip(graphs, ends, strict=True)):
         for end, index in enumerate(mine):
@@ -272,9 +277,10 @@ def messages(graphs: Sequence[Sequence[Node]], adding: bool) -> Sized | None:
     depth = _depths([message for _, message in found], near)
     found.sort(key=lambda each: (depth[each[1].src, each[1].sent], each[1].sent, each[1].src))
     ids = tuple(tuple(graph[index].id for index in mine) for graph, mine in zip(graphs, ends, strict=True))
-    return Sized(
-        len(graphs), tuple(message for _, message in found), tuple(map(tuple, before)), tuple(map(tuple, near)), ids
-    )
+    all_ = tuple(message for _, message in found)
+    known = [[a | b for a, b in zip(*each, strict=True)] for each in zip(before, issued, strict=True)]
+    known = _caused(all_, known)
+    return Sized(len(graphs), all_, tuple(map(tuple, known)), tuple(map(tuple, near)), ids, tuple(map(tuple, issued)))
 
 
 def overlap_capable(path: str | Path, reading: Reading = PLAIN) -> bool:
@@ -329,6 +335,66 @@ def _before(
                 known[index] |= known[there] | 1 << end
                 close[index].add(end)
     return [known[index] for index in ends], [tuple(sorted(close[index])) for index in ends]
+
+
+def _issued(graph: Sequence[Node], order: Sequence[int], ends: Sequence[int], before: Sequence[int]) -> list[int]:
+    """By receive: the sends, as bits, that wait for nothing that the receive does not wait for too. Such a send has
+    left with what was there before anything arrives."""
+    at = {node.id: index for index, node in enumerate(graph)}
+    above: list[int] = [0] * len(graph)
+    for index in order:
+        for waited in (at[id_] for id_ in graph[index].waits if id_ in at):
+            above[index] |= above[waited] | 1 << waited
+    found = [0] * len(ends)
+    for end, index in enumerate(ends):
+        if graph[index].kind != RECV:
+            continue
+        for other, there in enumerate(ends):
+            if graph[there].kind != SEND or before[end] >> other & 1 or above[there] >> index & 1:
+                continue
+            if not above[there] & ~above[index]:
+                found[end] |= 1 << other
+    return found
+
+
+def _caused(all_: Sequence[Message], before: Sequence[Sequence[int]]) -> list[list[int]]:
+    """`before` with what is ordered by messages through other ranks; as it is for more than `MOST_ENDS` ends."""
+    starts = [0]
+    for ends in before:
+        starts.append(starts[-1] + len(ends))
+    if starts[-1] > MOST_ENDS:
+        return [list(ends) for ends in before]
+    source = {starts[one.dst] + one.received: starts[one.src] + one.sent for one in all_}
+    needs: list[list[int]] = []
+    for rank, ends in enumerate(before):
+        for end, bits in enumerate(ends):
+            own = [starts[rank] + other for other in range(len(ends)) if bits >> other & 1]
+            needs.append([*own, *(found for found in (source.get(starts[rank] + end),) if found is not None)])
+    known: dict[int, int] = {}
+    for start in range(starts[-1]):
+        stack = [start]
+        open_: set[int] = set()
+        while stack:
+            there = stack[-1]
+            if there in known:
+                stack.pop()
+                continue
+            left = [need for need in needs[there] if need not in known]
+            if left and there not in open_:
+                open_.add(there)
+                stack.extend(left)
+                continue
+            # What waits in a circle is known for what it is elsewhere: it never runs.
+            bits = 0
+            for need in needs[there]:
+                bits |= known.get(need, 0) | 1 << need
+            known[there] = bits
+            stack.pop()
+    masks = [(1 << len(ends)) - 1 for ends in before]
+    return [
+        [known[starts[rank] + end] >> starts[rank] & masks[rank] & ~(1 << end) for end in range(len(ends))]
+        for rank, ends in enumerate(before)
+    ]
 
 
 def _adding(graph: Sequence[Node]) -> dict[int, int]:
@@ -416,6 +482,13 @@ def _plan(name: str, graph: Sized, answer: Assignment, files: Sequence[str]) -> 
     channel = _channels(graph, place)
     ends = {(message.src, message.sent): (at, True) for at, message in enumerate(graph.messages)}
     ends |= {(message.dst, message.received): (at, False) for at, message in enumerate(graph.messages)}
+    left = {
+        (rank, end): [other for other in range(len(each)) if bits >> other & 1]
+        for rank, each in enumerate(graph.issued)
+        for end, bits in enumerate(each)
+        if bits
+    }
+    """By receive: the sends of its rank that have left before."""
     blocks: dict[tuple[int, bool, int, int], int] = {}
     steps: dict[tuple[int, int], list[int]] = {}
     arrived: dict[tuple[int, int], int] = {}
@@ -438,6 +511,9 @@ def _plan(name: str, graph: Sized, answer: Assignment, files: Sequence[str]) -> 
         for start, count in _runs(chunks):
             written = range(start, start + count)
             after = waits | (set() if sends else {arrived[rank, c] for c in written if (rank, c) in arrived})
+            for other in left.get((rank, end), ()):
+                if not set(written).isdisjoint(answer.of[ends[rank, other][0]]):
+                    after |= set(steps.get((rank, other), ()))
             action = "s" if sends else "rrc" if message.adds else "r"
             there = ("o" if to_all and not sends else space, start)
             step = builder.step(blocks[key], action, there, count=count, after=sorted(after), place=origin)
