@@ -138,7 +138,9 @@ def summary(found: list[Measured]) -> list[str]:
         f" {np.median(means):.1f} %. The straight line between the neighbours, on logarithmic axes, has"
         f" {int((lines <= 5).sum())} and {np.median(lines):.1f} %. A cubic that keeps their order (PCHIP) has"
         f" {int((curves <= 5).sum())} and {np.median(curves):.1f} %: over the sizes of one table, no machine is needed."
-        " What it is for is below: other collectives, other clusters, more ranks.",
+        " What it is for is below: other collectives, other clusters, more ranks. What its few parameters leave of the"
+        " rows that were seen is a smooth curve ([factors](calibrate.md#what-is-fitted)), whose two numbers, how far it"
+        " reaches and how much of a row is its own, were chosen for these tables.",
     ]
     for name in ("one node", "two nodes", "more nodes"):
         mine = [each for each in found if kind(each) == name]

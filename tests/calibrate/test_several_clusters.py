@@ -31,6 +31,13 @@ def test_hosts_differ_more_than_wires() -> None:
     assert (clusters.others(us, True) > away).all()
 
 
+def test_what_a_host_adds_is_less_of_a_longer_time() -> None:
+    us = np.array([10.0, 20.0, 40.0])
+    host, _, wire = clusters.parts(us, False)
+    assert host * us == pytest.approx(host[0] * us[0])
+    assert (wire == wire[0]).all()
+
+
 def test_the_middle_is_between_clusters_and_the_same_in_any_order() -> None:
     one, other = _cluster(10.0), _cluster(40.0, SIZES[2:])
     middle = clusters.middle([one, other])

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ahbm.calibrate import clusters, coefficients, fit, library, templates, uncertainty, written
+from ahbm.calibrate import clusters, coefficients, fit, library, residuals, templates, uncertainty, written
 from ahbm.calibrate.cleaning import FEWEST, cleaned
 from ahbm.calibrate.judged import Judged, bands, clusters_of, errors
 from ahbm.calibrate.laws import Law, Rows
@@ -157,6 +157,9 @@ def calibrate(
     if not nearest and not apart and machine.deviation > ADDS_UP:
         tell("fitting to all rows, whose steps and bytes hide behind each other")
         machine, fitted = _settled(machine, given, tidy, known)
+    if (left := _left(machine.law, fitted, known)) is not None:
+        tell("running what the law leaves of the rows")
+        machine = _machine(given, fitted, tidy, known, machine.free, left)
     tell("fitting to every second row")
     held = _held_back(fitted, known) * (len(tidy) if apart else 1)
     parameters, covariance = _parameters(machine.free, machine.law, coefficients.rows(fitted, known), given)
@@ -201,18 +204,20 @@ def _machine(
     tables: Sequence[Table],
     known: coefficients.Coefficients,
     nearest: Law | None = None,
+    left: residuals.Residual | None = None,
 ) -> _Machine:
     """The machine of the law that is nearest to `fitted`: `tables`, by what runs take of a law's time. nearest: it, if
-    it is known."""
+    it is known; left: what it leaves of the rows, if that is."""
     rows = coefficients.rows(fitted, known)
     free = nearest or fit.chosen(rows)
     law = _split(free, rows, template, max(table.nodes for table in tables) > 1)
     ranks = max(table.ranks for table in tables)
-    last = _last(law, rows) if nearest else _few(law, rows)
-    tree = written.tree(template, law, ranks, tables[0].collective, last)
+    last = _last(law, rows) if law.shape.bordered else _few(law, rows)
+    factors = [] if left is None else left.factors(law, rows)
+    tree = written.tree(template, law, ranks, tables[0].collective, last, factors)
     tree["protocols"] |= library.others(template, tree, law, tables, known)
     library.without_protocol(tree, tables)
-    predicted = tuple(law.us(coefficients.rows([table], known)) for table in tables)
+    predicted = tuple(_us(law, left, coefficients.rows([table], known)) for table in tables)
     ratios = tuple(_ratios(tree, table, us) for table, us in zip(tables, predicted, strict=True))
     runs = np.concatenate([us * each for us, each in zip(predicted, ratios, strict=True)])
     measured = coefficients.rows(tables, known)
@@ -245,6 +250,18 @@ def _settled(
     return best, fitted
 
 
+def _left(law: Law, tables: Sequence[Table], known: coefficients.Coefficients) -> residuals.Residual | None:
+    """What a law leaves of the rows of tables; None for those of several collectives, whose sizes are not alike."""
+    one = len({(table.collective, table.ranks) for table in tables}) == 1
+    return residuals.of(law, coefficients.rows(tables, known)) if one else None
+
+
+def _us(law: Law, left: residuals.Residual | None, rows: Rows) -> Floats:
+    """us of rows by a law and what it leaves of those that it was fitted to."""
+    us = law.us(rows)
+    return us if left is None else us * np.exp(left.at(rows.n))
+
+
 def _held_back(tables: Sequence[Table], known: coefficients.Coefficients) -> list[dict[int, float]]:
     """Of each table, by its bytes, the us that a law of every second row predicts for the others, and the other way
     round."""
@@ -254,11 +271,13 @@ def _held_back(tables: Sequence[Table], known: coefficients.Coefficients) -> lis
         if len(np.unique([row.bytes for table in fitted for row in table.rows])) < 2:
             continue
         law = fit.chosen(coefficients.rows(fitted, known))
+        left = _left(law, fitted, known)
         for laws, table in zip(found, tables, strict=True):
             tested = table.half(held)
             if tested.rows:
                 sizes = [row.bytes for row in tested.rows]
-                laws |= zip(sizes, law.us(coefficients.rows([tested], known)).tolist(), strict=True)
+                us = _us(law, left, coefficients.rows([tested], known))
+                laws |= zip(sizes, us.tolist(), strict=True)
     return found
 
 

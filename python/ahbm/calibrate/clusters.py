@@ -32,9 +32,9 @@ EIGHT = 1.2816
 
 def parts(us: Floats, several: bool) -> Floats:
     """Standard deviations (3 x sizes) of the logarithms of times, in us, of one collective: what the host has, alike at
-    all sizes and at near ones, as far as the floor of all times, squared, is of a time; and what the wire has. several:
-    on several nodes."""
-    host = HOST[several] * (us.min() / us) ** 2
+    all sizes and at near ones, which adds to a time and so is less of a longer one; and what the wire has. several: on
+    several nodes."""
+    host = HOST[several] * us.min() / us
     return np.array([host, LOCAL * host, np.full(len(us), WIRE[several])])
 
 

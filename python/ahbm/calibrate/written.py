@@ -89,15 +89,23 @@ def wires(declared: Mapping[str, Any]) -> dict[str, float]:
 
 
 def tree(
-    template: Template, law: Law, ranks: int, collective: str, last: Sequence[int | None] | None = None
+    template: Template,
+    law: Law,
+    ranks: int,
+    collective: str,
+    last: Sequence[int | None] | None = None,
+    factors: Sequence[Mapping[str, float]] = (),
 ) -> dict[str, Any]:
-    """The machine of a law, as `topology.yaml` declares it. last: the sizes up to which each protocol is used."""
-    most = max(protocol.gbs for protocol in law.protocols)
+    """The machine of a law, as `topology.yaml` declares it. last: the sizes up to which each protocol is used; factors:
+    what calls take of the law's time by their size, of all protocols alike, so that the quickest stays it."""
+    most = max(protocol.gbs for protocol in law.protocols) / min([1.0, *(each["factor"] for each in factors)])
     found = template.machine(ranks, **{"link_gbs" if law.chunk_bytes is None else "nic_gbs": most})
     found["launch"] = found.get("launch") or {"overhead_ns": round(1000 * law.launch_us, 3)}
     found["protocols"] = {
         name: keys | wires(found) for name, keys in protocols(law, template.algorithms(collective)).items()
     }
+    for protocol in found["protocols"].values() if factors else ():
+        protocol["factors"] = [dict(each) for each in factors]
     for protocol, size in zip(found["protocols"].values(), last or (), strict=False):
         if size is not None:
             protocol["max_bytes"] = size

@@ -147,6 +147,11 @@ impl fmt::Display for Machine {
             if !of.algorithms.is_empty() {
                 writeln!(f, "  with {}", of.algorithms.join(", "))?;
             }
+            if let [(first, _), .., (last, _)] = of.factors[..] {
+                let least = of.factors.iter().map(|&(_, factor)| factor).fold(f64::INFINITY, f64::min);
+                let most = of.factors.iter().map(|&(_, factor)| factor).fold(0.0, f64::max);
+                writeln!(f, "  of that {least:.3} to {most:.3} of the time, by size from {first} to {last} bytes")?;
+            }
             if of.slice_bytes > 0 {
                 writeln!(f, "  in slices of {} bytes", of.slice_bytes)?;
             }

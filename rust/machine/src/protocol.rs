@@ -58,13 +58,15 @@ pub struct Protocol {
     pub wire: Option<Rate>,
     /// The network interfaces with which the bandwidth between nodes was measured.
     pub nic_wire: Option<Rate>,
-    /// The part of the bandwidths that calls of a size get: `efficiency`, `max_gbs`, `nic_gbs` and those of channels have it
+    /// The part of the bandwidths that calls of a size get, above 1 where they take less: `efficiency`, `max_gbs`, `nic_gbs` and those of channels have it
     /// in them; 1 where none is known.
     pub share: f64,
     /// Bytes of one rank's array at which half of the bandwidth is reached.
     pub ramp_bytes: u64,
     /// The power with which the share of the bandwidth grows up to there and beyond.
     pub ramp_exponent: f64,
+    /// What calls of so many bytes of one rank's array take of the time of steps and bytes, by growing sizes.
+    pub factors: Vec<(u64, f64)>,
     /// Least bytes of one rank's array that it is used for.
     pub min_bytes: u64,
     /// Most bytes of one rank's array that it is used for.
@@ -110,19 +112,37 @@ impl Protocol {
 
     /// Whether bandwidths depend on the size.
     pub fn by_size(&self) -> bool {
-        self.ramp_bytes > 0 || self.channels.is_some()
+        self.ramp_bytes > 0 || self.channels.is_some() || !self.factors.is_empty()
+    }
+
+    /// What a call of so many bytes takes of the time of its steps and bytes: 1 beyond the sizes that are known.
+    fn factor(&self, nbytes: u64) -> f64 {
+        let next = self.factors.partition_point(|&(bytes, _)| bytes < nbytes);
+        match (next.checked_sub(1).and_then(|at| self.factors.get(at)), self.factors.get(next)) {
+            (_, Some(&(bytes, factor))) if bytes == nbytes => factor,
+            (Some(&(first, one)), Some(&(last, other))) => {
+                let part = (nbytes as f64 / first as f64).ln() / (last as f64 / first as f64).ln();
+                one * (other / one).powf(part)
+            }
+            _ => 1.0,
+        }
     }
 
     /// The protocol as a call has it: n bytes get 1 / (1 + (ramp_bytes / n)^ramp_exponent) of the bandwidths.
     ///
     /// With 1/2, they take n / b + sqrt(ramp_bytes * n) / b: the time over a pipeline whose chunks are as long as is best.
-    /// Other powers are those of libraries that use more channels for more bytes, as `channels` says with numbers.
+    /// Other powers are those of libraries that use more channels for more bytes, as `channels` says with numbers. A factor
+    /// of the size is one of steps and bytes alike.
     pub(crate) fn of_call(&self, call: &CallCosts) -> Self {
         let mut own = self.clone();
         if self.by_size() && call.nbytes > 0 {
             let ramp = self.ramp_bytes as f64 / call.nbytes as f64;
             let power = if self.ramp_exponent == 0.5 { ramp.sqrt() } else { ramp.powf(self.ramp_exponent) };
             own.share = if self.ramp_bytes > 0 { 1.0 / (1.0 + power) } else { 1.0 };
+            let factor = self.factor(call.nbytes);
+            own.share /= factor;
+            own.step_ps = (self.step_ps as f64 * factor).round() as Ps;
+            own.nic_step_ps = self.nic_step_ps.map(|step| (step as f64 * factor).round() as Ps);
             own.efficiency *= own.share;
             own.max_gbs *= own.share;
             own.nic_gbs = self.nic_gbs.map(|most| most * own.share);

@@ -6,6 +6,19 @@ use ahbm_wire::yaml::Tree;
 use indexmap::IndexMap;
 use serde_json::{Value as Json, json};
 
+section! {
+    /// What calls of a size take of the time that the other keys of a protocol say.
+    FactorKeys {
+        /// Bytes of one rank's array.
+        bytes: Bytes = Bytes(1),
+        /// The factor, above 0 and up to 1000.
+        factor: Real = Real(1.0),
+    }
+}
+
+/// Most of a factor.
+const MOST: f64 = 1e3;
+
 /// Protocols by name, in the order of the file.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Protocols(pub(crate) IndexMap<String, ProtocolKeys>);
@@ -37,6 +50,9 @@ section! {
         /// The power with which that share grows, above 0 and up to 1; 0.5 where absent. n bytes get
         /// 1 / (1 + (ramp_bytes / n)^ramp_exponent) of the bandwidth.
         ramp_exponent: Option<Real> = None,
+        /// What calls take of the time that steps and bytes say, by their size: between two sizes by the logarithms of both,
+        /// and 1 below the first and above the last.
+        factors: Vec<FactorKeys> = Vec::new(),
         /// Channels that a call has at most; where absent, its bandwidth depends on none.
         channels: Option<Count<1, 1024>> = None,
         /// Most payload that a channel carries. All channels of a call share its links and its steps.
@@ -80,6 +96,7 @@ impl ProtocolKeys {
             share: 1.0,
             ramp_bytes: self.ramp_bytes.0,
             ramp_exponent: self.ramp_exponent.map_or(0.5, |Real(exponent)| exponent),
+            factors: self.factors.iter().map(|each| (each.bytes.0, each.factor.0)).collect(),
             min_bytes: self.min_bytes.0,
             max_bytes: self.max_bytes.map_or(u64::MAX, |bytes| bytes.0),
             min_chunk_bytes: self.min_chunk_bytes.0,
@@ -103,6 +120,13 @@ impl Value for Protocols {
             }
             if protocol.ramp_exponent.is_some_and(|Real(exponent)| exponent <= 0.0 || exponent > 1.0) {
                 reader.report(node.at, "AHBM-T005", "ramp_exponent is out of range: above 0, up to 1", None);
+            }
+            if protocol.factors.iter().any(|FactorKeys { factor: Real(each), .. }| *each <= 0.0 || *each > MOST) {
+                reader.report(node.at, "AHBM-T005", "a factor is out of range: above 0, up to 1000", None);
+            }
+            let sizes: Vec<u64> = [0].into_iter().chain(protocol.factors.iter().map(|each| each.bytes.0)).collect();
+            if !sizes.is_sorted_by(|one, next| one < next) {
+                reader.report(node.at, "AHBM-T005", "the bytes of factors do not grow", None);
             }
             // A key whose value is wrong is there, though it has none.
             let (one, other) = (protocol.channels.is_some(), protocol.channel_gbs.is_some());

@@ -207,6 +207,33 @@ fn the_costs_of_a_call_leave_the_machine_as_it_is() {
 }
 
 #[test]
+fn factors_are_of_the_steps_and_bytes_of_calls_of_a_size() {
+    let factors = "factors: [{bytes: 1024, factor: 0.5}, {bytes: 16384, factor: 2}]";
+    let at = |nodes, nbytes| {
+        let machine = limited(nodes, &format!("max_gbs: 100, nic_gbs: 20, nic_step_ns: 900, {factors}"), "");
+        let call = CallCosts { protocol: Some("p".to_owned()), nbytes, ..CallCosts::default() };
+        let called = machine.with_costs(&call).unwrap();
+        let plain = way(&machine, 0, 1).0;
+        let (ps, gbs) = way(&called, 0, 1);
+        (ps - plain, gbs.round(), way(&called, 0, 7).1.round())
+    };
+    for nodes in [false, true] {
+        assert_eq!((at(nodes, 1024).0, at(nodes, 1024).1), (300_000, 200.0));
+        assert_eq!((at(nodes, 4096).0, at(nodes, 4096).1), (600_000, 100.0));
+        assert_eq!((at(nodes, 16384).0, at(nodes, 16384).1), (1_200_000, 50.0));
+        // Of other sizes nothing is known.
+        for nbytes in [0, 1023, 16385] {
+            assert_eq!((at(nodes, nbytes).0, at(nodes, nbytes).1), (600_000, 100.0));
+        }
+    }
+    assert_eq!((at(true, 4096).2, at(true, 16384).2), (80.0, 40.0));
+    for wrong in ["{bytes: 1, factor: 0}", "{bytes: 1, factor: 1001}", "{bytes: 0}", "{bytes: 2}, {bytes: 2}"] {
+        let text = format!("protocols: {{p: {{factors: [{wrong}]}}}}");
+        assert_eq!(Machine::from_yaml(&text, "t", &[]).unwrap_err()[0].code, "AHBM-T005");
+    }
+}
+
+#[test]
 fn a_call_has_as_many_channels_as_its_bytes_fill_or_as_are_asked_for() {
     let machine = limited(false, "channels: 8, channel_gbs: 2, channel_bytes: 1024", "");
     let gbs = |nbytes, channels| {
