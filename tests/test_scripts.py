@@ -69,6 +69,7 @@ SMALL = {
     "benches/gloo_programs.py": Small(needs=TORCH, only_imported="`torch_backend/test_refused.py` runs 30 programs"),
     "benches/imports.py": Small(("--ranks", "4", "--plan-ranks", "4", "--trace-ranks", "4", "--repeat", "1")),
     "benches/kernels_of_ops.py": Small(needs=TORCH, slow=True),
+    "benches/mfu.py": Small(constants={"STEPS": [("2 ranks", "llama3-8b", 0, {"layers": 2, "tp": 2}, (1,))]}),
     "benches/model_overhead.py": Small(constants={"WIDTHS": (64,)}, needs=TORCH, slow=True),
     "benches/peers/simgrid_ring.py": Small(("8",), needs=("simgrid",)),
     "benches/peers/simpy_ring.py": Small(("8",), needs=("simpy",)),
