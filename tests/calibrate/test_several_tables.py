@@ -91,6 +91,25 @@ def test_logs_of_osu(tmp_path: Path, before: str, columns: str) -> None:
     assert times(table)[0] == 20.1 and any("mean of the ranks" in note for note in table.notes)
 
 
+@pytest.mark.parametrize(
+    ("columns", "row"),
+    [
+        ("    Overall(us)       Compute(us)    Pure Comm.(us)        Overlap(%)", "{0}  99.00  50.00  {1:.2f}  22.08"),
+        (
+            "  Overall(us)  Compute(us)  Coll. Init(us)  MPI_Test(us)  MPI_Wait(us)  Pure Comm.(us)  Overlap(%)",
+            "{0}  99.00  50.00  0.20  1.00  3.00  {1:.2f}  0.00",
+        ),
+    ],
+)
+def test_collectives_of_osu_that_do_not_block(tmp_path: Path, columns: str, row: str) -> None:
+    """The communication alone counts, not what it took beside a computation."""
+    head = "# OSU MPI Non-blocking Allreduce Latency Test v5.6.3\n# Overall = Coll. Init + Compute + MPI_Test + MPI_Wait\n"
+    lines = [row.format(size, 20 + size / 1e4) for size in SIZES]
+    table = read(log(tmp_path, f"{head}\n# Size {columns}\n" + "\n".join(lines) + "\n"), ranks=8)
+    assert table.collective == "all_reduce" and times(table) == [round(20 + size / 1e4, 2) for size in SIZES]
+    assert any("the communication alone" in note for note in table.notes)
+
+
 def test_osu_counts_the_share_of_a_rank(tmp_path: Path) -> None:
     for what, collective, factor in (
         ("MPI Allgather", "all_gather", 8),

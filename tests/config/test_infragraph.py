@@ -201,6 +201,45 @@ def test_topologies_of_nccl_come_in_by_the_translator_of_the_package(tmp_path: P
     assert refused.value.findings[0].code == "AHBM-T104"
 
 
+LSTOPO = """\
+<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE topology SYSTEM "hwloc2.dtd">
+<topology version="2.0">
+ <object type="Machine" os_index="0">
+  <object type="Package" os_index="0">
+   <info name="CPUVendor" value="GenuineIntel"/>
+   <info name="CPUModel" value="Intel(R) Xeon(R) Platinum 8480C"/>
+   <object type="Bridge" gp_index="10" bridge_type="0-1" depth="0" bridge_pci="0000:[00-07]">
+{devices}
+   </object>
+  </object>
+ </object>
+</topology>
+"""
+PCI = """\
+    <object type="Bridge" bridge_type="1-1" depth="{depth}" bridge_pci="0000:[0{at}-0{at}]" pci_type="0604 [8086:352a] [0000:0000] 04">
+     <object type="PCIDev" pci_busid="0000:0{at}:00.0" pci_type="{kind}" pci_link_speed="31.507692">
+      <info name="PCIDevice" value="{name}"/>
+     </object>
+    </object>"""
+
+
+def test_topologies_of_lstopo_come_in_by_the_translator_of_the_package(tmp_path: Path) -> None:
+    cards = [
+        PCI.format(depth=1, at=at, kind="0302 [10de:2330] [10de:16c1] a1", name="GH100 [H100 SXM5 80GB]") for at in range(1, 5)
+    ]
+    cards.append(PCI.format(depth=1, at=5, kind="0207 [15b3:1021] [15b3:0041] 00", name="MT2910 Family [ConnectX-7]"))
+    path = tmp_path / "host.xml"
+    path.write_text(LSTOPO.format(devices="\n".join(cards)), encoding="utf-8")
+    machine = load_machine(path, {"base": "npu_switch_8"})
+    assert machine.sips == 4
+    assert ahbm.run("all_reduce", "ring_allreduce", machine, bytes_per_rank=4096).right
+    path.write_text(LSTOPO.format(devices=cards[-1]), encoding="utf-8")
+    with pytest.raises(TopologyError) as refused:
+        load_machine(path, {"base": "npu_switch_8"})
+    assert refused.value.findings[0].code in ("AHBM-T104", "AHBM-T106")
+
+
 def test_a_base_may_be_given_to_any_file(tmp_path: Path) -> None:
     path = tmp_path / "own.yaml"
     path.write_text("system: {sips: {count: 4}}\n", encoding="utf-8")

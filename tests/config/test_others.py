@@ -117,10 +117,48 @@ def test_platforms_of_simgrid(tmp_path: Path) -> None:
     hosts = machine(tmp_path, HOSTS)
     assert (hosts.topology, hosts.sips) == ("custom", 3)
     assert ahbm.run("all_reduce", topology=hosts, bytes_per_rank=1200).wrong == 0
-    for more, what in ((' topology="FAT_TREE"', "FAT_TREE"), (' bb_lat="x"', "no time")):
+    for more, what in (
+        (' topology="VIVALDI"', "VIVALDI"),
+        (' topology="FAT_TREE"', "topo_parameters"),
+        (' topology="FAT_TREE" topo_parameters="2;2,3;1,2;1,1"', "6 hosts"),
+        (' topology="FAT_TREE" topo_parameters="2;2,2;2,2;1,1"', "several links"),
+        (' topology="FAT_TREE" topo_parameters="4;2,2;1,2;1,1"', "a fat tree of 4"),
+        (' topology="DRAGONFLY" topo_parameters="4,1;1,1;1,1;1"', "4 groups"),
+        (' topology="DRAGONFLY" topo_parameters="4"', "dragonfly"),
+        (' bb_lat="x"', "no time"),
+    ):
         with pytest.raises(TopologyError, match="AHBM-T104") as caught:
             machine(tmp_path, CLUSTER.format(more=more))
         assert what in str(caught.value)
+
+
+def tree(levels: str, hosts: int, kind: str = "FAT_TREE") -> str:
+    text = CLUSTER.format(more=f' topology="{kind}" topo_parameters="{levels}"')
+    return text.replace("0-2,8", f"0-{hosts - 1}")
+
+
+def latency_ns(on: ahbm.Machine, end: int) -> float:
+    """A message of a byte from SIP 0 to another, over links of 50 us."""
+    return ahbm.run("send_recv", topology=on, bytes_per_rank=2, src=0, dst=end, data=False).latency_ns
+
+
+def test_trees_and_dragonflies_of_simgrid(tmp_path: Path) -> None:
+    """Every link takes 50 us: hosts of a leaf are two links apart, those of others four and six."""
+    flat = machine(tmp_path, tree("1;6;1;1", 6))
+    assert (flat.topology, flat.sips, flat.has_fabric) == ("nodes", 6, True)
+    two = machine(tmp_path, tree("2;4,4;1,2;1,2", 16))
+    assert [round(latency_ns(two, end) / 50_000) for end in (3, 4, 15)] == [2, 4, 4]
+    # 4 leaves, of which each has two cables to either spine, both ways.
+    assert len([name for name in links(two).splitlines() if "leaf" in name and "spine" in name]) == 2 * 4 * 2 * 2
+    three = machine(tmp_path, tree("3;2,2,2;1,2,3;1,1,1", 8))
+    assert [round(latency_ns(three, end) / 50_000) for end in (1, 2, 4)] == [2, 4, 6]
+    assert "core5" in links(three) and "core6" not in links(three)
+    fly = machine(tmp_path, tree("2,4;2,2;2,1;2", 16, "DRAGONFLY"))
+    assert (fly.topology, fly.sips) == ("custom", 16)
+    # The other host of the router, one of its chassis, one of the other chassis, and two of the other group.
+    assert [round(latency_ns(fly, end) / 50_000) for end in (1, 2, 4, 8, 14)] == [2, 3, 3, 4, 6]
+    for found in (flat, two, three, fly):
+        assert ahbm.run("all_reduce", "ring_allreduce", topology=found, bytes_per_rank=1024).wrong == 0
 
 
 def test_networks_of_astra_sim_are_those_of_its_command(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ ALL_REDUCE = [
     "all_pairs_allreduce",
     "tree_allreduce",
     "recursive_doubling_allreduce",
+    "hierarchical_ring_allreduce",
     "double_binary_tree_allreduce",
     "nccl_ring_allreduce",
     "nvls_allreduce",

@@ -69,8 +69,14 @@ def _cluster(cluster: Element, origin: str) -> Described:
         network: dict[str, Any] = {"count": count, "topology": names[len(extents)], "link": link}
         network |= dict(zip("whd", extents, strict=False))
         return Described(foreign.SIMGRID.what, "npu_torus_4x4", network, [HOSTS])
+    if kind in ("FAT_TREE", "DRAGONFLY"):
+        levels = [
+            [whole(part, "topo_parameters", origin, 1) for part in level.split(",")]
+            for level in cluster.get("topo_parameters", "").split(";")
+        ]
+        return (_fat_tree if kind == "FAT_TREE" else _dragonfly)(levels, count, (gbs, ns), origin)
     if kind != "FLAT":
-        raise wrong(f"a cluster of topology {kind[:40]}", origin, "FLAT and TORUS are read")
+        raise wrong(f"a cluster of topology {kind[:40]}", origin, "FLAT, TORUS, FAT_TREE and DRAGONFLY are read")
     assumed = [HOSTS]
     if "bb_bw" in cluster.attrib or "bb_lat" in cluster.attrib:
         backbone = _ns(cluster.get("bb_lat"), "bb_lat", origin)
@@ -81,6 +87,61 @@ def _cluster(cluster: Element, origin: str) -> Described:
         backbone = 0.0
     network = {"count": count, "topology": "switch", "link": link, "switch": {"latency_ns": backbone}}
     return Described(foreign.SIMGRID.what, "npu_switch_8", network, assumed)
+
+
+def _fat_tree(levels: list[list[int]], count: int, link: tuple[float, float], origin: str) -> Described:
+    """A parallel ports generalized fat tree: its levels, and of each the children and the parents of a vertex and the
+    cables between two. Ways are chosen by destination modulo k, as SimGrid does (FatTreeZone.cpp)."""
+    depth = levels[0][0]
+    if not 1 <= depth <= 3 or [len(level) for level in levels] != [1, depth, depth, depth]:
+        raise wrong(
+            f"a fat tree of {';'.join(','.join(map(str, level)) for level in levels)[:60]}",
+            origin,
+            "1 to 3 levels, then children, parents and cables of each: 2;4,4;1,2;1,2",
+        )
+    down, up, cables = levels[1:]
+    if _product(down) != count:
+        raise wrong(f"a fat tree of {_product(down)} hosts, and a radical of {count}", origin)
+    if up[0] * cables[0] > 1 or depth == 3 and cables[2] > 1:
+        raise wrong("hosts with several links, or several cables to the third level", origin, "give one of each")
+    gbs, ns = link
+    fabric: dict[str, Any] = {"kind": "clos", "tiers": depth, "nodes_per_leaf": down[0], "switch_ns": 0}
+    if depth > 1:
+        fabric |= {"spines": up[1], "links": cables[1], "bandwidth_gbs": gbs, "latency_ns": ns}
+    if depth > 2:
+        fabric |= {"nodes_per_pod": down[0] * down[1], "cores": up[1] * up[2]}
+    nodes = {"size": 1, "nic_latency_ns": ns, "nic_gbs": gbs, "fabric": fabric}
+    network: dict[str, Any] = {"count": count, "topology": "nodes", "nodes": nodes, "routes": {"choose": "rails"}}
+    return Described(foreign.SIMGRID.what, "npu_switch_8", network, [HOSTS])
+
+
+def _dragonfly(levels: list[list[int]], count: int, link: tuple[float, float], origin: str) -> Described:
+    """Groups of chassis of routers of hosts. All routers of a chassis are joined, all of one number in a group, and router
+    j of group i with router i of group j; a link is as wide as it has cables (DragonflyZone.cpp)."""
+    if [len(level) for level in levels] != [2, 2, 2, 1]:
+        raise wrong("a dragonfly of other parameters", origin, "groups, chassis, routers, each with cables; hosts: 3,4;3,2;3,1;2")
+    (groups, blue), (chassis, black), (routers, green), (own,) = levels
+    each = chassis * routers
+    if groups * each * own != count:
+        raise wrong(f"a dragonfly of {groups * each * own} hosts, and a radical of {count}", origin)
+    if groups > each:
+        raise wrong(f"{groups} groups, which {each} routers of a group do not reach", origin)
+    gbs, ns = link
+
+    def router(group: int, at: int) -> int:
+        return count + group * each + at
+
+    edges = [edge(host, count + host // own, gbs, ns, both=True) for host in range(count)]
+    for group in range(groups):
+        for one in range(each):
+            inside = range(one + 1, one // routers * routers + routers)
+            edges += [edge(router(group, one), router(group, other), gbs * green, ns, both=True) for other in inside]
+            beside = range(one + routers, each, routers)
+            edges += [edge(router(group, one), router(group, other), gbs * black, ns, both=True) for other in beside]
+        for other in range(group + 1, groups):
+            edges.append(edge(router(group, other), router(other, group), gbs * blue, ns, both=True))
+    assumed = [HOSTS, "of equally short ways a message takes the first one"]
+    return Described(foreign.SIMGRID.what, "npu_switch_8", custom(count, groups * each, edges), assumed)
 
 
 def _product(extents: list[int]) -> int:
