@@ -13,8 +13,8 @@ from ahbm.base.request import Request
 from ahbm.choose.environment import Observation, Select
 from ahbm.choose.observation import Asked, Floats, Observer
 from ahbm.choose.outcomes import Outcomes
-from ahbm.choose.policies import Policy, Selecting, allowed, points
-from ahbm.choose.splits import Split
+from ahbm.choose.policies import Policy, Selecting, allowed
+from ahbm.choose.splits import Split, points
 from ahbm.selectors.protocol import Call, CostTable, Selector
 from ahbm.selectors.shortlist import Shortlist
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ahbm.base.request import Request
+from ahbm.choose import priors
 from ahbm.choose.environment import Observation, Select
 from ahbm.choose.outcomes import Outcomes
-from ahbm.choose.splits import Part, Split
+from ahbm.choose.splits import Split, points
 from ahbm.selectors.nccl_model import NcclModel
 from ahbm.selectors.prior import Prior
 from ahbm.selectors.protocol import UNKNOWN, Call, Comm, CostTable, Selector
@@ -120,10 +121,15 @@ class Static(Selecting):
 
 
 class ByPrior(Selecting):
-    """What is known before anything is measured: `ahbm.selectors.Prior`."""
+    """What is known before anything is measured: `ahbm.selectors.Prior`, fitted to the training side alone."""
+
+    learns = True
+
+    def learn(self, split: Split, outcomes: Outcomes) -> None:
+        self._ways = priors.fit(priors.seen(outcomes, points(split.train, outcomes)))
 
     def _selector(self, env: Select) -> Selector:
-        return Prior()
+        return Prior.of(self._ways)
 
 
 class Nccl(Selecting):
@@ -209,16 +215,6 @@ class Thompson(Bandit):
             return sum(found) / len(found) + SPREAD / math.sqrt(len(found)) * float(noise[at])
 
         return worth
-
-
-def points(part: Part, outcomes: Outcomes) -> Iterator[tuple[str, Request]]:
-    """The machines of a part with their calls, each once, in order."""
-    for machine in outcomes.machines:
-        asked = [one.request for job in part.jobs for one in job.calls(outcomes, machine)]
-        if not part.jobs:
-            asked = outcomes.requests(machine)
-        for request in dict.fromkeys(asked):
-            yield machine, request
 
 
 def _kind(request: Request) -> tuple[str, int]:

@@ -5,12 +5,13 @@ A split of a name and a version never changes. A change of it, of the catalogue 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from ahbm._core import Machine
+from ahbm.base.request import Request
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.choose.catalogue import Catalogue
 from ahbm.choose.episodes import AnyJob, Every, Job
@@ -114,6 +115,16 @@ class Split:
             return Part(part.machines[:machines], part.sizes[::step], part.jobs[:1])
 
         return Split(f"{self.name}-small", cut(self.train), cut(self.test), self.version)
+
+
+def points(part: Part, outcomes: Outcomes) -> Iterator[tuple[str, Request]]:
+    """The machines of a part with their calls, each once, in order."""
+    for machine in outcomes.machines:
+        asked = [one.request for job in part.jobs for one in job.calls(outcomes, machine)]
+        if not part.jobs:
+            asked = outcomes.requests(machine)
+        for request in dict.fromkeys(asked):
+            yield machine, request
 
 
 OF_JOBS = {

@@ -131,12 +131,11 @@ def _made(kind: str, options: Mapping[str, Any], folder: Path) -> Selector:
 
         return NcclModel(folder / constants if isinstance(constants, str) else constants)
     if kind == "prior":
-        from ahbm.selectors.prior import LARGE, SMALL, Prior
+        from ahbm.selectors.prior import Prior
 
-        bounds = [
-            whole(name, options.get(name, usual), 0, 2**63 - 1) for name, usual in (("small", SMALL), ("large", LARGE))
-        ]
-        return Prior(*bounds)
+        return Prior(
+            **{name: whole(name, options[name], 0, 2**63 - 1) for name in ("small", "large") if name in options}
+        )
     model = options.get("model")
     if model is not None and not isinstance(model, str | Mapping):
         raise ConfigError("AHBM-C181", f"model: must be a selector, not {shown(model)}")
