@@ -48,7 +48,7 @@ def test_charts_say_what_they_merge(torus: Explanation) -> None:
     (rows,) = chart["datasets"].values()
     ends = [row["end"] for row in rows]
     assert max(ends) == pytest.approx(torus.latency_ps / 1e6)
-    assert "24 of 64 agents" in why.agents(torus, "time").to_dict()["title"]
+    assert "24 of 64 PEs" in why.agents(torus, "time").to_dict()["title"]
 
 
 @pytest.mark.parametrize(("count", "most"), [(1, 64), (64, 64), (65, 64), (512, 64), (100_001, 24)])

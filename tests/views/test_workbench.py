@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -17,7 +18,7 @@ from ahbm.base import packaged
 from ahbm.job.open import open_
 from ahbm.job.replay import JobReport
 from ahbm.runs.explanation import Explanation
-from ahbm.views import job_lanes, lanes, workbench
+from ahbm.views import job_lanes, lanes, reasons, workbench
 from ahbm.views.lanes import Slices
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -197,6 +198,16 @@ def test_a_job_s_ranks_compute_and_expose_what_its_report_says(job: JobReport) -
         exposed = sums.get("exposed communication", 0) + sums.get("waiting for other ranks", 0)
         assert sums["compute"] == round(1000 * rank.compute_ns) and exposed == round(1000 * rank.exposed_ns)
     assert "delay" not in json.dumps(data["texts"]) and "agent" not in json.dumps(data["lanes"])
+
+
+def test_a_job_is_explained_in_words_of_the_field(job: JobReport) -> None:
+    """JSON has the names of the core."""
+    why = job.explain()
+    shown = [str(why), *(str(section.rows) for section in reasons.sections({"job": why}, why.machine, {}))]
+    assert any("delay" in step["what"] for step in why.to_json()["steps"])
+    for text in shown:
+        assert not re.search(r"\bdelay\b|\bcounter\b", text), re.search(r".*(delay|counter).*", text)
+    assert re.search(r"  compute$", shown[0], re.MULTILINE) and re.search(r"compute [\d,]+\.\d{3} ns", shown[0])
 
 
 def test_a_job_too_large_to_explain_has_its_ranks(job: JobReport) -> None:

@@ -13,6 +13,19 @@ IDLE = "changes nothing"
 """End of a note on a choice without effect."""
 
 
+_COUNTERS = re.compile(r"\b(waiting for|wait|signal) counter\b")
+
+
+def in_words(text: str) -> str:
+    """A category, a kind of step or an operation in words of the field; JSON keeps the names of the core.
+
+    >>> in_words("delay 18112848 ps"), in_words("wait counter, delay"), in_words("waiting for counter")
+    ('compute 18,112.848 ns', 'wait event, compute', 'waiting for event')
+    """
+    text = re.sub(r"\bdelay ([0-9]+) ps\b", lambda found: f"compute {int(found[1]) / 1000:,.3f} ns", text)
+    return _COUNTERS.sub(r"\1 event", re.sub(r"\bdelay\b", "compute", text))
+
+
 def span(ranks: list[int]) -> str:
     """Ascending ranks in few words: `rank 3`, `ranks 0-2, 5`."""
     runs: list[list[int]] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ahbm.base.words import in_words
 from ahbm.runs.advice import SIMULATED, Advice, best_of, link_class
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def described(why: Explanation, advice: Sequence[Advice]) -> str:
         lines.append("by kind of step:")
         lines += _top(
             [
-                f"  {ns(kind.ps):>14}  {kind.kind}: {_count(kind.lines, 'line')}, {_ranks(kind.ranks)}: "
+                f"  {ns(kind.ps):>14}  {in_words(kind.kind)}: {_count(kind.lines, 'line')}, {_ranks(kind.ranks)}: "
                 f"{_parts(kind.by_category)}"
                 for kind in why.kinds
             ]
@@ -44,7 +45,7 @@ def described(why: Explanation, advice: Sequence[Advice]) -> str:
     lines.append("by line of the algorithm:")
     lines += _top(
         [
-            f"  {ns(step.ps):>14}  {step.place}  {step.what} x {step.operations}: {_parts(step.by_category)}"
+            f"  {ns(step.ps):>14}  {step.place}  {in_words(step.what)} x {step.operations}: {_parts(step.by_category)}"
             for step in sorted(why.steps, key=lambda step: -step.ps)
         ]
     )
@@ -111,7 +112,7 @@ def _cause(why: Explanation) -> str:
     on_links, elsewhere = sum(link.path_ps for link in links), next(iter(why.unlinked.items()), ("", 0))
     if on_links < elsewhere[1]:
         name = elsewhere[0]
-        return f"{_share(elsewhere[1], why)} of the critical path is {name}, {_place(why.shares(name))}"
+        return f"{_share(elsewhere[1], why)} of the critical path is {in_words(name)}, {_place(why.shares(name))}"
     link = links[0]
     limit = why.bandwidth_on(link.name)
     bandwidth = f"{limit}, " if limit else ""
@@ -136,13 +137,13 @@ def _place(shares: list[tuple[Step, int]]) -> str:
     whole = sum(share for _, share in shares)
     if 2 * ps >= whole:
         part = "all" if ps == whole else f"{100 * ps / whole:.0f} %"
-        return f"{part} of it for {step.place} ({step.what})"
+        return f"{part} of it for {step.place} ({in_words(step.what)})"
     kinds: dict[str, list[int]] = {}
     for step, ps in shares:
         kinds.setdefault(step.kind, []).append(ps)
     kind = max(kinds, key=lambda name: sum(kinds[name]))
     lines = _count(len(kinds[kind]), "line")
-    return f"{100 * sum(kinds[kind]) / whole:.0f} % of it for {lines} ({kind})"
+    return f"{100 * sum(kinds[kind]) / whole:.0f} % of it for {lines} ({in_words(kind)})"
 
 
 def _help(why: Explanation, advice: Sequence[Advice]) -> str:
@@ -174,11 +175,11 @@ def _share(ps: int, why: Explanation) -> str:
 
 
 def _categories(times: Mapping[str, int], total: int) -> list[str]:
-    return [f"  {ns(ps):>14}  {100 * ps / total:5.1f} %  {name}" for name, ps in times.items()]
+    return [f"  {ns(ps):>14}  {100 * ps / total:5.1f} %  {in_words(name)}" for name, ps in times.items()]
 
 
 def _parts(times: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {ns(ps)}" for name, ps in times.items())
+    return ", ".join(f"{in_words(name)} {ns(ps)}" for name, ps in times.items())
 
 
 def _count(count: int, noun: str) -> str:

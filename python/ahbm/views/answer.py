@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from ahbm.base.words import in_words
 from ahbm.runs.advice import SIMULATED, Advice, best_of
 from ahbm.runs.answer import gain
 from ahbm.views.words import size, time
@@ -81,12 +82,12 @@ def because(explanation: Explanation) -> str:
     if not explanation.by_category:
         return "It takes no time, so there is nothing to explain."
     category, ps = next(iter(explanation.by_category.items()))
-    message = f"{100 * ps / explanation.latency_ps:.3g} % of its critical path is {category}"
+    message = f"{100 * ps / explanation.latency_ps:.3g} % of its critical path is {in_words(category)}"
     step = max(explanation.steps, key=lambda step: step.by_category.get(category, 0))
     part = step.by_category.get(category, 0)
     if part:
         share = "all" if part == ps else f"{100 * part / ps:.3g} %"
-        message += f", {share} of that at {step.place if step.origin else step.what}"
+        message += f", {share} of that at {step.place if step.origin else in_words(step.what)}"
     link = max(explanation.links, key=lambda link: (link.path_ps, link.busy_ps), default=None)
     if link is not None and link.path_ps:
         limit = explanation.bandwidth_on(link.name)
@@ -109,11 +110,12 @@ def advice(explanation: Explanation, report: Report | None = None) -> str:
     if report is not None and report.percent_of_bound is not None and report.percent_of_bound >= NEAR:
         sentences.append(f"no algorithm is faster on this machine than {time((report.bound_ns or 0) * 1000)}")
     else:
-        remedy = REMEDIES[next(iter(explanation.by_category))]
-        sentences.append(f"in the algorithm, {remedy}" if sentences else f"Try {remedy}")
+        remedy = REMEDIES.get(next(iter(explanation.by_category)))
+        if remedy is not None:
+            sentences.append(f"in the algorithm, {remedy}" if sentences else f"Try {remedy}")
         if line is not None:
             sentences.append(f"{line.what}: {gain(line, explanation)} ({line.way})")
-    return "; ".join(sentences) + "."
+    return "; ".join(sentences or ["No change that was simulated helps"]) + "."
 
 
 def _simulated(entry: Advice, explanation: Explanation) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping
 from typing import TYPE_CHECKING
 
+from ahbm.base.words import in_words
 from ahbm.errors import BudgetError
 from ahbm.runs.advice import best_of
 from ahbm.runs.answer import gain
@@ -85,7 +86,7 @@ def _why(name: str, best: Explanation) -> Section:
     rows = [
         [
             step.place,
-            step.what,
+            in_words(step.what),
             f"{step.operations:,}",
             f"{step.ps / 1000:,.2f}",
             f"{100 * step.ps / best.latency_ps:.1f}",

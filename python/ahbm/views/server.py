@@ -176,7 +176,7 @@ def application(bench: Bench, token: str, port: int) -> Any:
     def origin(request: Request, body: Mapping[str, Any]) -> Any:
         return bench.origin(body)
 
-    def sweep(request: Request, body: Mapping[str, Any]) -> Any:
+    def comparison(request: Request, body: Mapping[str, Any]) -> Any:
         return bench.sweep_state() if request.method == "GET" else bench.begin_sweep(body)
 
     def source(request: Request, body: Mapping[str, Any]) -> Any:
@@ -195,7 +195,7 @@ def application(bench: Bench, token: str, port: int) -> Any:
             Route("/api/state", guarded(state)),
             Route("/api/run", guarded(run), methods=["POST"]),
             Route("/api/origin", guarded(origin), methods=["POST"]),
-            Route("/api/sweep", guarded(sweep), methods=["GET", "POST"]),
+            Route("/api/sweep", guarded(comparison), methods=["GET", "POST"]),
             Route("/api/source/{item:int}", guarded(source), methods=["GET", "POST"]),
             Route("/api/stamp/{item:int}", guarded(stamp)),
         ]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import altair as alt
 
 from ahbm._core import categories
+from ahbm.base.words import in_words
 from ahbm.views import colors, spans
 from ahbm.views.charts import WIDTH, tooltip, zoomed
 
@@ -22,6 +23,7 @@ MOST_BARS = 2000
 
 def _color(named: Mapping[str, str], used: Sequence[str]) -> alt.Color:
     """The colours that `named` gives, of those that are used."""
+    named = {in_words(name): color for name, color in named.items()}
     shown = [name for name in named if name in used]
     legend = alt.Legend(orient="bottom", labelLimit=160)
     return alt.Color(
@@ -32,7 +34,7 @@ def _color(named: Mapping[str, str], used: Sequence[str]) -> alt.Color:
 def breakdown(explanations: Mapping[str, Explanation], title: str) -> alt.Chart:
     """The critical path of each algorithm by category; a bar is as long as its latency."""
     rows: list[dict[str, Any]] = [
-        {"algorithm": name, "category": category, "us": ps / 1e6}
+        {"algorithm": name, "category": in_words(category), "us": ps / 1e6}
         for name, explanation in explanations.items()
         for category, ps in explanation.by_category.items()
     ]
@@ -66,8 +68,8 @@ def _gantt(explanation: Explanation, picture: spans.Picture, named: Mapping[str,
                 "place": picture.lanes[span.lane],
                 "start": span.start_ps / 1e6,
                 "end": span.end_ps / 1e6,
-                "category": span.category or colors.kind(what),
-                "what": what + many,
+                "category": in_words(span.category or colors.kind(what)),
+                "what": in_words(what) + many,
                 "origin": origin,
             }
         )
@@ -94,7 +96,7 @@ def agents(explanation: Explanation, title: str) -> alt.Chart:
     chosen = spans.evenly(len(places), MOST_PES)
     times = explanation.time_of_agents
     rows: list[dict[str, Any]] = [
-        {"place": places[agent], "category": name, "us": ps / 1e6}
+        {"place": places[agent], "category": in_words(name), "us": ps / 1e6}
         for agent in chosen
         for name, ps in zip(names, times[agent].tolist(), strict=True)
         if ps
@@ -106,5 +108,5 @@ def agents(explanation: Explanation, title: str) -> alt.Chart:
         color=_color(colors.CATEGORIES, [row["category"] for row in rows]),
         tooltip=tooltip("place:N", "category:N", "us:Q"),
     )
-    some = f": {len(chosen)} of {len(places)} agents" if len(chosen) < len(places) else ""
+    some = f": {len(chosen)} of {len(places)} PEs" if len(chosen) < len(places) else ""
     return chart.properties(width=WIDTH, height=max(80, min(18 * len(chosen), 900)), title=title + some)
