@@ -105,7 +105,7 @@ class Paper:
         keys = ("producer", "verdict", "engine", "xml", "json", "et", "profile", "cycles")
         lines += aligned([head, *(tuple(_shown(row[key]) for key in keys) for row in self.rounds)])
         lines += ["", "Table 2: MSCCLang all_reduce to a Chakra trace, seconds"]
-        cells = [("NPUs", "new process", "in a running one", "published")]
+        cells: list[tuple[str, ...]] = [("NPUs", "new process", "in a running one", "published")]
         for row in self.conversion:
             cells.append((str(row["npus"]), *(f"{row[key]:.3f}" for key in ("seconds", "running", "published"))))
         lines += aligned(cells)
