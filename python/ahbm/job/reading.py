@@ -85,7 +85,7 @@ def read(path: str | Path, how: How = AS_IT_IS) -> Workload:
         if error.code != "AHBM-B201" or "file_bytes" not in error.message:
             raise
         hint = f"--limit file_bytes={total} is enough for all files of the trace"
-        raise BudgetError(error.code, error.message, sites=error.sites, hint=hint) from error
+        raise BudgetError(error.code, error.message, sites=error.sites, hint=hint) from None
     except UnsupportedError as error:
         beside = _groups_beside(Path(path))
         if error.code != "AHBM-U234" or how.groups is not None or not beside.is_file():
