@@ -153,6 +153,16 @@ def test_a_world_of_pes_is_that_of_before(modules: Path) -> None:
     assert (report.ranks, report.wrong) == (32, 0)
 
 
+def test_a_module_s_entry_may_make_every_pe_a_rank(modules: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`world_size` beside `module:`: as many ranks, each a PE, and the module needs no branch for it."""
+    (modules / "ccl.yaml").write_text(
+        "defaults: {algorithm: mine}\nalgorithms: {mine: {module: ring_alone, world_size: 32}}\n"
+    )
+    monkeypatch.syspath_prepend(str(modules))
+    report = ahbm.run("all_reduce", topology="default", bytes_per_rank=64, overrides={"system.sips.count": 2})
+    assert (report.ranks, report.algorithm, report.wrong) == (32, "mine", 0)
+
+
 def test_an_unknown_network_is_the_modules_own_error(modules: Path) -> None:
     with pytest.raises(ValueError, match=r"AHBM-|no network of kind"):
         ahbm.run("all_reduce", str(modules / "by_kind.py"), "npu_mesh_4x4", bytes_per_rank=64)

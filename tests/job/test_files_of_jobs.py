@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import ahbm
 from ahbm._core import Workload
 from ahbm.cli import app
+from ahbm.config.reading import Reading
 from ahbm.errors import BudgetError
 from ahbm.job.replay import JobReport
 
@@ -233,3 +234,13 @@ def test_the_launches_of_a_job_fit_one_by_one(tmp_path: Path) -> None:
     shape = "--dp 2 --tp 2 --layers 4 --hidden 1024 --heads 8 --sequence 512 --micro-batches 4"
     report = run(made(tmp_path, shape), topology="npu_ring_8")
     assert "the critical path" in report.explain().text()
+
+
+def test_the_limit_that_is_hinted_is_enough_for_the_whole_job(tmp_path: Path) -> None:
+    """Not only for the file at which reading stopped."""
+    name = made(tmp_path)
+    with pytest.raises(BudgetError, match=r"AHBM-B201") as refused:
+        run(name, topology="npu_ring_8", reading=Reading(limits=(("file_bytes", 20_000),)))
+    total = int(str(refused.value.hint).split("file_bytes=")[1].split()[0])
+    assert total == sum(file.stat().st_size for file in tmp_path.glob("step.*.et"))
+    run(name, topology="npu_ring_8", reading=Reading(limits=(("file_bytes", total),)))

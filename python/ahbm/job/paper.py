@@ -9,6 +9,8 @@ the publication's table 2 and, read off its plots, of its figure 8.
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -54,6 +56,16 @@ with MSCCLProgram(kind, fully_connected(n), collective, 1):
     XML()
 """
 """MSCCLang: `ring_gather`, `direct_gather` and `ring_reduce`."""
+CONVERSION = """\
+import time
+start = time.process_time()
+import sys
+from ahbm.dsl.script import Script
+program, npus, trace = sys.argv[1:]
+Script(program, ("ring_reduce", npus)).chosen().plan.save(trace)
+print(time.process_time() - start)
+"""
+"""What a new interpreter does for table 2: seconds of the processor from its start on, imports included."""
 RANKS = (16, 32, 64, 128)
 PUBLISHED_S = {16: 0.259, 32: 0.398, 64: 1.485, 128: 7.662}
 """Table 2: seconds from an all_reduce in MSCCLang to the trace, by NPUs."""
@@ -76,7 +88,8 @@ class Paper:
     rounds: tuple[dict[str, Any], ...]
     """By producer: what each consumer says of its algorithm."""
     conversion: tuple[dict[str, Any], ...]
-    """By NPUs: seconds of the processor from the program to the trace, and the published ones."""
+    """By NPUs: seconds of the processor from the program to the trace, in a new process behind the interpreter's start
+    and in a running one, and the published ones."""
     overlap: dict[str, Any]
     """A job whose products wait for a whole all_gather, and for a chunk each."""
     bandwidth: tuple[dict[str, Any], ...]
@@ -92,8 +105,9 @@ class Paper:
         keys = ("producer", "verdict", "engine", "xml", "json", "et", "profile", "cycles")
         lines += aligned([head, *(tuple(_shown(row[key]) for key in keys) for row in self.rounds)])
         lines += ["", "Table 2: MSCCLang all_reduce to a Chakra trace, seconds"]
-        cells = [("NPUs", "here", "published")]
-        cells += [(str(row["npus"]), f"{row['seconds']:.3f}", f"{row['published']:.3f}") for row in self.conversion]
+        cells: list[tuple[str, ...]] = [("NPUs", "new process", "in a running one", "published")]
+        for row in self.conversion:
+            cells.append((str(row["npus"]), *(f"{row[key]:.3f}" for key in ("seconds", "running", "published"))))
         lines += aligned(cells)
         own = self.overlap
         lines += [
@@ -210,9 +224,12 @@ def _cycles(folder: Path, graph: str, collective: str, n: int, size: int) -> int
 
 
 def _conversion(folder: Path, program: Path, npus: int) -> dict[str, Any]:
+    arguments = [str(program), str(npus), str(folder / f"fresh_{npus}.et")]
+    fresh = subprocess.run([sys.executable, "-c", CONVERSION, *arguments], capture_output=True, text=True, check=True)
     start = time.process_time()
-    Script(str(program), ("ring_reduce", str(npus))).chosen().plan.save(folder / "made.et")
-    return {"npus": npus, "seconds": time.process_time() - start, "published": PUBLISHED_S[npus]}
+    Script(str(program), ("ring_reduce", str(npus))).chosen().plan.save(folder / f"made_{npus}.et")
+    running = time.process_time() - start
+    return {"npus": npus, "seconds": float(fresh.stdout), "running": running, "published": PUBLISHED_S[npus]}
 
 
 def _overlap(folder: Path, n: int, chunk: int = 1 << 20, micros: int = 20) -> dict[str, Any]:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from ahbm._core import Workload
+from ahbm._core import Workload, plan_files
 from ahbm.base.load import load_text
 from ahbm.config.reading import PLAIN, Reading
-from ahbm.errors import ConfigError, Finding, UnsupportedError
+from ahbm.errors import BudgetError, ConfigError, Finding, UnsupportedError
 from ahbm.job import nsight
 
 
@@ -80,6 +80,12 @@ def read(path: str | Path, how: How = AS_IT_IS) -> Workload:
     )
     try:
         job = reading(groups=read_groups(how.groups) if how.groups is not None else {})
+    except BudgetError as error:
+        total = sum(file.stat().st_size for file in plan_files(path) if file.is_file())
+        if error.code != "AHBM-B201" or "file_bytes" not in error.message:
+            raise
+        hint = f"--limit file_bytes={total} is enough for all files of the trace"
+        raise BudgetError(error.code, error.message, sites=error.sites, hint=hint) from None
     except UnsupportedError as error:
         beside = _groups_beside(Path(path))
         if error.code != "AHBM-U234" or how.groups is not None or not beside.is_file():

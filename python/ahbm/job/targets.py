@@ -241,8 +241,8 @@ class PlanFile(Target):
         self._refuse_lowering()
         nbytes, note = of.size, tuple[str, ...]()
         if plan.buffers and nbytes is None:
-            nbytes, told = plans.usual_bytes(plan, self.source, of.dtype, of.instances or 1, data=data)
-            note = (told,)
+            nbytes, message = plans.usual_bytes(plan, self.source, of.dtype, of.instances or 1, data=data)
+            note = (message,)
         if self.measured:
             case = self.case if nbytes is None else self.at(nbytes).case
             measured = measure(case, data=data, check=False if check is None else check, seed=seed)
