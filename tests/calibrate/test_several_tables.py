@@ -103,7 +103,9 @@ def test_logs_of_osu(tmp_path: Path, before: str, columns: str) -> None:
 )
 def test_collectives_of_osu_that_do_not_block(tmp_path: Path, columns: str, row: str) -> None:
     """The communication alone counts, not what it took beside a computation."""
-    head = "# OSU MPI Non-blocking Allreduce Latency Test v5.6.3\n# Overall = Coll. Init + Compute + MPI_Test + MPI_Wait\n"
+    head = (
+        "# OSU MPI Non-blocking Allreduce Latency Test v5.6.3\n# Overall = Coll. Init + Compute + MPI_Test + MPI_Wait\n"
+    )
     lines = [row.format(size, 20 + size / 1e4) for size in SIZES]
     table = read(log(tmp_path, f"{head}\n# Size {columns}\n" + "\n".join(lines) + "\n"), ranks=8)
     assert table.collective == "all_reduce" and times(table) == [round(20 + size / 1e4, 2) for size in SIZES]

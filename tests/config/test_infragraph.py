@@ -217,7 +217,7 @@ LSTOPO = """\
 </topology>
 """
 PCI = """\
-    <object type="Bridge" bridge_type="1-1" depth="{depth}" bridge_pci="0000:[0{at}-0{at}]" pci_type="0604 [8086:352a] [0000:0000] 04">
+    <object type="Bridge" bridge_type="1-1" depth="1" bridge_pci="0000:[0{at}-0{at}]" pci_type="0604 [8086:352a] 04">
      <object type="PCIDev" pci_busid="0000:0{at}:00.0" pci_type="{kind}" pci_link_speed="31.507692">
       <info name="PCIDevice" value="{name}"/>
      </object>
@@ -225,10 +225,9 @@ PCI = """\
 
 
 def test_topologies_of_lstopo_come_in_by_the_translator_of_the_package(tmp_path: Path) -> None:
-    cards = [
-        PCI.format(depth=1, at=at, kind="0302 [10de:2330] [10de:16c1] a1", name="GH100 [H100 SXM5 80GB]") for at in range(1, 5)
-    ]
-    cards.append(PCI.format(depth=1, at=5, kind="0207 [15b3:1021] [15b3:0041] 00", name="MT2910 Family [ConnectX-7]"))
+    gpu = {"kind": "0302 [10de:2330] [10de:16c1] a1", "name": "GH100 [H100 SXM5 80GB]"}
+    cards = [PCI.format(at=at, **gpu) for at in range(1, 5)]
+    cards.append(PCI.format(at=5, kind="0207 [15b3:1021] [15b3:0041] 00", name="MT2910 Family [ConnectX-7]"))
     path = tmp_path / "host.xml"
     path.write_text(LSTOPO.format(devices="\n".join(cards)), encoding="utf-8")
     machine = load_machine(path, {"base": "npu_switch_8"})

@@ -1,9 +1,9 @@
 """The text of the OSU micro-benchmarks' collectives, under `# OSU MPI-CUDA Allreduce Latency Test`.
 
 Its sizes are those of a rank's share for all_gather, all_to_all, gather and scatter, and of the array for the others
-(mvapich.cse.ohio-state.edu/benchmarks); times are the mean of the ranks. Of collectives that do not block the time is that
-of the communication alone, which a table states beside what it took with a computation and how much of it was hidden
-(`print_preamble_nbc` of osu_util_mpi.c).
+(mvapich.cse.ohio-state.edu/benchmarks); times are the mean of the ranks. Of collectives that do not block
+the time is that of the communication alone, which a table states beside what it took with a computation and how much of
+it was hidden (`print_preamble_nbc` of osu_util_mpi.c).
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def _fat_tree(levels: list[list[int]], count: int, link: tuple[float, float], or
     down, up, cables = levels[1:]
     if _product(down) != count:
         raise wrong(f"a fat tree of {_product(down)} hosts, and a radical of {count}", origin)
-    if up[0] * cables[0] > 1 or depth == 3 and cables[2] > 1:
+    if up[0] * cables[0] > 1 or (depth == 3 and cables[2] > 1):
         raise wrong("hosts with several links, or several cables to the third level", origin, "give one of each")
     gbs, ns = link
     fabric: dict[str, Any] = {"kind": "clos", "tiers": depth, "nodes_per_leaf": down[0], "switch_ns": 0}
@@ -116,10 +116,14 @@ def _fat_tree(levels: list[list[int]], count: int, link: tuple[float, float], or
 
 
 def _dragonfly(levels: list[list[int]], count: int, link: tuple[float, float], origin: str) -> Described:
-    """Groups of chassis of routers of hosts. All routers of a chassis are joined, all of one number in a group, and router
-    j of group i with router i of group j; a link is as wide as it has cables (DragonflyZone.cpp)."""
+    """Groups of chassis of routers of hosts. All routers of a chassis are joined, all of one number in a group, and
+    router j of group i with router i of group j; a link is as wide as it has cables (DragonflyZone.cpp)."""
     if [len(level) for level in levels] != [2, 2, 2, 1]:
-        raise wrong("a dragonfly of other parameters", origin, "groups, chassis, routers, each with cables; hosts: 3,4;3,2;3,1;2")
+        raise wrong(
+            "a dragonfly of other parameters",
+            origin,
+            "groups, chassis, routers, each with cables; hosts: 3,4;3,2;3,1;2",
+        )
     (groups, blue), (chassis, black), (routers, green), (own,) = levels
     each = chassis * routers
     if groups * each * own != count:

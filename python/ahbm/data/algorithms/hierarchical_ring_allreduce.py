@@ -12,8 +12,8 @@ Each part of a part is reduced in one fixed order, so all participants end with 
 Cost for tiles of m bytes and n nodes of k participants: 2 (k-1) alpha + 2 m beta (k-1)/k inside a node, and
 2 (n-1) alpha + 2 m/k beta (n-1)/n between nodes, with the alpha and beta of either network. A ring of all n k takes
 2 (n k - 1) alpha, and sends 2 m bytes through each interface that leaves a node.
-Source: Mikami et al., "Massively distributed SGD: ImageNet/ResNet-50 training in a flash", 2018 (2D-torus all-reduce); Cho
-et al., "BlueConnect: decomposing all-reduce for deep learning on heterogeneous network hierarchy", 2019.
+Source: Mikami et al., "Massively distributed SGD: ImageNet/ResNet-50 training in a flash", 2018 (2D-torus all-reduce);
+Cho et al., "BlueConnect: decomposing all-reduce for deep learning on heterogeneous network hierarchy", 2019.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def hierarchical_ring_allreduce(
     def reduce_scatter(
         region: tuple[int, int], me: int, count: int, ring: tuple[Peer, Peer], last: bool
     ) -> tuple[int, int]:
-        """The part of the region that this participant ends with; the last reduction divides where that is asked for."""
+        """The part of the region that this participant ends with; the last reduction divides."""
         current = load(bounds(region, me, count))
         for step in range(1, count):
             part = bounds(region, me - step, count)
