@@ -63,7 +63,7 @@ def texts(name: str, value: Any, wanted: str = "a list of texts") -> tuple[str, 
         found = tuple(value)
     except Exception as error:  # whatever a stranger's object raises
         raise refused(name, wanted, value) from error
-    if isinstance(value, bytes | Mapping) or not all(map(_is_text, found)):
+    if isinstance(value, bytes) or not all(map(_is_text, found)):
         raise refused(name, wanted, value)
     return found
 
