@@ -1,6 +1,6 @@
 //! Bodies: the operations of an agent, position-independent so that equal agents share one.
 
-use crate::{Map, Op, OpKind, OriginId, Set, Shared, Tile, ValueId};
+use crate::{Map, Mems, Op, OpKind, OriginId, Set, Shared, Tile, ValueId};
 use ahbm_machine::Direction;
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub struct Body {
     /// Distinct tiles.
     pub tiles: Arc<[Tile]>,
     /// Distinct memory operands.
-    pub mems: Arc<[Mem]>,
+    pub mems: Mems,
     /// Distinct groups of memory operands, in which operations inside the network take part together.
     pub groups: Box<[Box<[u32]>]>,
     /// Distinct directions.
