@@ -62,12 +62,12 @@ mod shared;
 mod text;
 pub mod tile;
 
-pub use body::{Body, BodyBuilder, Mem, Scalar};
+pub use body::{Body, BodyBuilder, Scalar};
 pub use builder::{ChannelSettings, ProgramBuilder};
 pub use class::{Class, Condition};
 pub use formula::{Formulas, Term};
 pub use lint::{Operands, lint, structure};
-pub use mems::{ByBuffer, Mems};
+pub use mems::{ByBuffer, Mem, Mems};
 pub use op::{BinaryFn, Comm, Control, Math, Move, Op, OpKind, ReduceFn, UnaryFn, ValueId};
 pub use origin::{Locus, Origin, OriginId, Origins};
 pub use program::{Agent, AgentId, Buffer, BufferId, Channel, ChannelId, Duty, Gate, Program, WireFactor};

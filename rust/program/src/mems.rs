@@ -1,8 +1,17 @@
 //! The memory operands of a body.
 
-use crate::{Mem, Shared};
+use crate::Shared;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
+
+/// A memory operand: an offset into one of the agent's buffers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Mem {
+    /// Index into the agent's buffer table.
+    pub buffer: u16,
+    /// Byte offset.
+    pub offset: u64,
+}
 
 /// Distinct memory operands, in order of first use. What is asked of all of them again and again is found once: a
 /// program of thousands of agents has as many of these lists, each as long as a ring.
