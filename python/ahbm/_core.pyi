@@ -72,6 +72,7 @@ __all__ = [
     "read_profile",
     "sources",
     "trace_sort",
+    "unpacked",
     "write_job_timeline",
     "write_recording",
 ]
@@ -2761,6 +2762,13 @@ def trace_sort(path: str | PathLike[str], *, limits: Sequence[tuple[str, int]] =
     "none" where it is no trace.
 
     Raises as `read_plan`.
+    """
+
+def unpacked(content: bytes, most: int, *, cut: bool = False) -> bytes:
+    """The first `most` bytes of what a file holds: packed as gzip (RFC 1952), as Zstandard (RFC 8878, windows of at most
+    100 MiB), or not packed. `cut`: `content` is the beginning of a file, and as much as it gives is returned.
+
+    Raises OSError where the stream is broken before that.
     """
 
 def write_job_timeline(

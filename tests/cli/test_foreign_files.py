@@ -10,6 +10,7 @@ import pytest
 
 from ahbm.base.foreign import known
 from support.commands import run
+from support.packed import zstandard
 
 FILES = {
     "log.txt": ("# nThread 1 nGpus 8 minBytes 1024\n#\n", "a log of nccl-tests", "ahbm calibrate log.txt"),
@@ -32,13 +33,16 @@ FILES = {
     "sccl.json": (json.dumps({"sccl_type": "algorithm"}), "an algorithm of SCCL or TACCL", "ahbm run sccl.json"),
     "plan.json": (json.dumps({"name": "a", "gpus": []}), "an MSCCL++ execution plan", "ahbm run plan.json"),
     "kineto.json": (json.dumps({"traceEvents": []}), "a trace of PyTorch's profiler", "ahbm run kineto.json"),
+    "trace_view.json": (
+        json.dumps([{"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "Ascend Hardware"}}]),
+        "a trace of Ascend's profiler", "nothing here reads it",
+    ),
     "chakra.json": (json.dumps({"version": "0.0.4", "nodes": []}), "an execution trace", "ahbm run chakra.json"),
     "dump.json": (json.dumps({"version": "2.10", "pg_config": {}}), "a dump of PyTorch's Flight Recorder", "check"),
     "bench.json": (json.dumps({"ahbm_version": "1"}), "what a command printed with --json", "ahbm compare bench.json"),
     "machine.yaml": ("# mine\nsystem: {sips: {count: 4}}\n", "a machine", "ahbm topology machine.yaml"),
     "rules.yaml": ("defaults: {algorithm: ring_allreduce}\n", "a ccl.yaml", "--ccl rules.yaml"),
     "kernels.csv": ("device,op,d0,latency_us\n", "a table of kernels", "ahbm calibrate kernels.csv"),
-    "zstd.json": (b"\x28\xb5\x2f\xfd\x00\x00", "a file that zstd compressed", "zstd -d"),
     "data.sqlite": (b"SQLite format 3\x00" + b"StringIds", "an export of Nsight Systems", "ahbm run data.sqlite"),
 }  # fmt: skip
 PLANS = {
@@ -128,9 +132,11 @@ def test_files_that_commands_write_are_known_as_what_reads_them(tmp_path: Path) 
 
 
 def test_a_trace_is_told_from_its_text(tmp_path: Path) -> None:
-    (tmp_path / "t.json.gz").write_bytes(gzip.compress(b'{"schemaVersion": 1, "traceEvents": []}'))
-    code, out, err = run("ahbm", ["tune", "all_reduce", "--evaluate", "t.json.gz", "-t", "npu_ring_8"], tmp_path)
-    assert code != 0 and "a trace of PyTorch's profiler: `ahbm run t.json.gz`" in out + err
+    text = b'{"schemaVersion": 1, "traceEvents": []}'
+    for name, packed in {"t.json.gz": gzip.compress(text), "t.json.zst": zstandard(text)}.items():
+        (tmp_path / name).write_bytes(packed)
+        code, out, err = run("ahbm", ["tune", "all_reduce", "--evaluate", name, "-t", "npu_ring_8"], tmp_path)
+        assert code != 0 and f"a trace of PyTorch's profiler: `ahbm run {name}`" in out + err
 
 
 def test_a_file_that_its_own_command_finds_wrong_keeps_its_error(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from ahbm.cli import app
 from ahbm.errors import BudgetError, ConfigError, FormatError
 from ahbm.job.replay import JobReport
 from ahbm.job.transformer import Transformer
+from support.packed import repeated, zstandard
 
 RING = "npu_ring_8"
 REAL = Path(os.environ.get("AHBM_CORPUS", "")) / "real_traces"
@@ -110,6 +111,23 @@ def test_the_recorded_time_is_that_of_the_ranks_that_are_replayed(tmp_path: Path
     report = replayed(tmp_path / "host_4100.1700000000000.pt.trace.json")
     assert len(report.ranks) == 2 and report.recorded == expected
     assert any("2 kernels are left out" in finding.message for finding in report.warnings)
+
+
+def test_a_trace_may_be_packed_by_zstandard(tmp_path: Path) -> None:
+    expected = replayed(write(tmp_path))
+    for rank in range(2):
+        text = gzip.decompress((old := tmp_path / f"rank{rank}_trace.json.gz").read_bytes())
+        (tmp_path / f"rank{rank}_trace.json.zst").write_bytes(zstandard(text + b" " * (1 << 18)))
+        old.unlink()
+    path = tmp_path / "rank0_trace.json.zst"
+    found = replayed(path)
+    assert (found.times_hash, found.recorded, found.job) == (expected.times_hash, expected.recorded, "rank0_trace")
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(FormatError, match=r"AHBM-F1(32|83)"):
+        replayed(path)
+    path.write_bytes(repeated(b'{"traceEvents": [', b" ", 200))
+    with pytest.raises(BudgetError, match="AHBM-B203"):
+        replayed(path)
 
 
 def test_a_job_that_nobody_profiled_has_no_recorded_time(tmp_path: Path) -> None:

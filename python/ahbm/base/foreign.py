@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
+from ahbm._core import unpacked
 from ahbm.base.load import beginning
 from ahbm.errors import Finding
 
@@ -68,6 +68,7 @@ OTHERS = (NCCL_GRAPHS, SMI, ASTRA_NETWORK, SIMGRID, TACCL, TECCL, TACOS)
 """Files of other tools that describe machines."""
 _DUMP = Known("a dump of PyTorch's Flight Recorder", ("ahbm check FOLDER", "ahbm run FOLDER", *_RUN))
 _JSON: tuple[tuple[str, Known], ...] = (
+    ("Ascend Hardware", Known("a trace of Ascend's profiler (trace_view.json)")),
     ("traceEvents", _TRACE), ("distributedInfo", _TRACE), ("deviceProperties", _TRACE),
     ("collective_seq_id", _DUMP),
     ("pg_config", _DUMP),
@@ -88,7 +89,7 @@ _XML = {
     "platform": SIMGRID,
     "algo": Known("a plan of MSCCL in XML", _RUN),
 }
-_SQLITE, _ZSTD = b"SQLite format 3\x00", b"\x28\xb5\x2f\xfd"
+_SQLITE, _ZSTANDARD = b"SQLite format 3\x00", b"\x28\xb5\x2f\xfd"
 NSIGHT = Known("an export of Nsight Systems", ("ahbm run FILE", *_RUN[1:]))
 _NCCL_TUNER = r"(allreduce|allgather|reducescatter|broadcast|reduce|alltoall)\s*,"
 _LINES: tuple[tuple[str, Known], ...] = (
@@ -110,17 +111,14 @@ _LINES: tuple[tuple[str, Known], ...] = (
 def known(path: str | Path) -> Known | None:
     """What the file of a path is; None for what is none, and for files of any other kind."""
     start = beginning(path, LOOKED_AT)
-    if start.startswith(b"\x1f\x8b"):
-        try:
-            start = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(start, LOOKED_AT)
-        except zlib.error:
-            return None
+    if not start.startswith(_SQLITE):
+        packed, start = start, unpacked(start, LOOKED_AT, cut=True)
+        if not start and packed.startswith(_ZSTANDARD):
+            return Known("a file packed by Zstandard, of which the beginning alone says nothing")
     if start.startswith(b"\x80") and b"pg_config" in start:
         return _DUMP
     if start.startswith(_SQLITE):
         return NSIGHT if b"StringIds" in start or b"CUPTI_ACTIVITY" in start else Known("a database of SQLite")
-    if start.startswith(_ZSTD):
-        return Known("a file that zstd compressed: `zstd -d` it first")
     return of_text(start.decode("utf-8", "replace"))
 
 
@@ -139,7 +137,7 @@ def of_text(text: str) -> Known | None:
 NOT_READ = frozenset(
     f"AHBM-{code}"
     for code in ("C101", "C102", "C105", "C108", "C110", "C144", "F101", "F111", "F131", "F141", "F180", "F183", "F189",
-                 "F190", "F210", "T001", "T003", "T004", "T101", "T102", "U291")
+                 "F190", "F210", "F212", "T001", "T003", "T004", "T101", "T102", "U291")
 )  # fmt: skip
 """Codes of a file that is not of the kind that a command reads."""
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ahbm._core import is_pytorch_trace, pytorch_traces
+from ahbm._core import is_pytorch_trace, pytorch_traces, unpacked
 from ahbm.base.load import load_bytes
 
 MOST_BYTES = 1 << 28
@@ -54,7 +53,7 @@ def recorded(path: str | Path, step: int | None) -> Recorded | None:
 def _span(file: Path, step: int | None) -> Span | None:
     """Start and end in ns of what was recorded."""
     packed = load_bytes(file)
-    text = gzip.decompress(packed) if packed.startswith(b"\x1f\x8b") else packed
+    text = unpacked(packed, MOST_BYTES + 1)
     if len(text) > MOST_BYTES or text.startswith(b"\x80"):  # a pickle has no times of a device
         return None
     spans = _spans(json.loads(text), step)

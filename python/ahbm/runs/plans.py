@@ -433,4 +433,4 @@ def free_name(file: str | Path | Script, ccl: str | Path | None, overrides: Mapp
 
 def label(file: str | Path | Script) -> str:
     """Name of what is in a file: of `ring.xml`, `ring.et`, `ring.3.et`, `ring.3.json.gz` and `ring.py` it is `ring`."""
-    return re.sub(r"((\.\d+)?\.(et|json)(\.gz)?|\.xml|\.csv|\.py)$", "", Path(str(file)).name).replace(".", "_")
+    return re.sub(r"((\.\d+)?\.(et|json)(\.gz|\.zst)?|\.xml|\.csv|\.py)$", "", Path(str(file)).name).replace(".", "_")

@@ -467,5 +467,5 @@ KIND = Kind(
     },
     defaults={"n_slots": SLOTS},
     file=lambda value, folder: folder / value,
-    claims=lambda name: name.removesuffix(".gz").endswith((*SUFFIXES, ".sqlite")),
+    claims=lambda name: name.removesuffix(".gz").removesuffix(".zst").endswith((*SUFFIXES, ".sqlite")),
 )

@@ -9,6 +9,7 @@
 //! engine time `now` has a clock `>= now` and never reserves a shared link in the past.
 
 mod agent;
+mod asks;
 mod background;
 mod diagnose;
 pub(crate) mod driven;

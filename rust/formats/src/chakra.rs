@@ -12,7 +12,7 @@
 //! |---|---|
 //! | `AHBM-F130` | nodes whose order is not that of the steps they state |
 //! | `AHBM-F131` | bytes that are no execution trace, with the offset |
-//! | `AHBM-F132` | broken gzip stream |
+//! | `AHBM-F132` | broken gzip or Zstandard stream |
 //! | `AHBM-F133` | two nodes with one id |
 //! | `AHBM-F134` | dependency on a node that does not exist |
 //! | `AHBM-F135` | nodes that wait for each other |

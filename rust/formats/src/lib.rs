@@ -40,6 +40,7 @@ pub mod format;
 pub mod jobs;
 pub mod msccl_xml;
 pub mod mscclpp;
+pub mod packed;
 pub mod pytorch;
 mod scan;
 pub mod schedules;

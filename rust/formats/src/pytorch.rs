@@ -1,12 +1,12 @@
 //! Traces that PyTorch writes, as jobs: the profiler's (kineto), host execution traces, and dumps of the Flight Recorder.
 //!
-//! A file is the trace of one rank, plain or gzip. The duration of a communication kernel contains waiting for other
+//! A file is the trace of one rank, plain, gzip or Zstandard. The duration of a communication kernel contains waiting for other
 //! ranks, so it is dropped: the kernel becomes a call of its collective, size and group. Computations keep their
 //! durations. Clocks of ranks are never compared.
 //!
 //! | code | finding |
 //! |---|---|
-//! | `AHBM-F132` | broken gzip stream |
+//! | `AHBM-F132` | broken gzip or Zstandard stream |
 //! | `AHBM-F139` | files that cannot be read |
 //! | `AHBM-F183` | bytes that are no such trace, with the offset |
 //! | `AHBM-F184` | a communication of which the trace does not state what it needs |

@@ -82,6 +82,10 @@ impl Ways {
                 let first = self.into.partition_point(|&edge| edges[edge as usize].to < vertex);
                 let entering = self.into[first..].iter().map(|&edge| &edges[edge as usize]);
                 for edge in entering.take_while(|edge| edge.to == vertex) {
+                    // Ways over a fabric begin at a switch of it.
+                    if self.fabric.is_some() && edge.from < self.lowest {
+                        continue;
+                    }
                     let next = (at.0 + edge.latency_ps, at.1 + 1);
                     if next < best[edge.from as usize] {
                         best[edge.from as usize] = next;

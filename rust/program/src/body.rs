@@ -1,17 +1,8 @@
 //! Bodies: the operations of an agent, position-independent so that equal agents share one.
 
-use crate::{Map, Op, OpKind, OriginId, Set, Shared, Tile, ValueId};
+use crate::{Map, Mem, Mems, Op, OpKind, OriginId, Set, Shared, Tile, ValueId};
 use ahbm_machine::Direction;
 use std::sync::Arc;
-
-/// A memory operand: an offset into one of the agent's buffers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Mem {
-    /// Index into the agent's buffer table.
-    pub buffer: u16,
-    /// Byte offset.
-    pub offset: u64,
-}
 
 /// The operations of an agent, in order. Directions, buffers and tiles are named by index, so agents that
 /// differ only in place share one body. Bodies that differ share the lists in which they do not.
@@ -24,7 +15,7 @@ pub struct Body {
     /// Distinct tiles.
     pub tiles: Arc<[Tile]>,
     /// Distinct memory operands.
-    pub mems: Arc<[Mem]>,
+    pub mems: Mems,
     /// Distinct groups of memory operands, in which operations inside the network take part together.
     pub groups: Box<[Box<[u32]>]>,
     /// Distinct directions.

@@ -20,6 +20,14 @@ impl<T: Hash> From<Vec<T>> for Shared<T> {
     }
 }
 
+impl<T: Hash + Copy> From<&[T]> for Shared<T> {
+    fn from(items: &[T]) -> Self {
+        let mut hasher = rustc_hash::FxHasher::default();
+        items.hash(&mut hasher);
+        Self { hash: hasher.finish(), items: items.into() }
+    }
+}
+
 impl<T: Hash> FromIterator<T> for Shared<T> {
     fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Self {
         items.into_iter().collect::<Vec<T>>().into()

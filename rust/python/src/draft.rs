@@ -205,7 +205,7 @@ impl State {
     }
 
     pub(crate) fn intern(&mut self, body: Body) -> u32 {
-        let views = body.mems.iter().map(|mem| u32::from(mem.buffer) + 1).max().unwrap_or(0);
+        let views = body.mems.buffers();
         let id = self.builder.body(body);
         if id as usize == self.bodies.len() {
             self.bodies.push(views);

@@ -6,12 +6,14 @@ use crate::logs::{self, Part};
 use ahbm_check::{PlanCheck, as_blocks};
 use ahbm_findings::Diagnostic;
 use ahbm_formats::chakra::PlanOptions;
-use ahbm_formats::{Document, Format, Reading, convert, pytorch};
+use ahbm_formats::{Document, Format, Reading, convert, packed, pytorch};
 use ahbm_plan::blocks::Places;
 use ahbm_plan::execution::ExecutionPlan;
 use ahbm_plan::{Algorithm, BY_PROTOCOL, Budget, Limit, Plan};
 use ahbm_program::Origin;
+use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use std::path::PathBuf;
 
 /// An algorithm that was read from a file, or made in memory. Immutable; knows no machine.
@@ -81,6 +83,23 @@ pub(crate) fn convert_plan(
 #[pyfunction]
 pub(crate) fn plan_files(py: Python<'_>, path: PathBuf) -> PyResult<Vec<PathBuf>> {
     Document::files(&path, &Budget::default()).map_err(|finding| errors::raise_one(py, finding))
+}
+
+/// The first `most` bytes of what a file holds: packed as gzip (RFC 1952), as Zstandard (RFC 8878, windows of at most
+/// 100 MiB), or not packed. `cut`: `content` is the beginning of a file, and as much as it gives is returned.
+///
+/// Raises OSError where the stream is broken before that.
+#[pyfunction]
+#[pyo3(signature = (content, most, *, cut=false), text_signature = "(content, most, *, cut=False)")]
+pub(crate) fn unpacked<'py>(py: Python<'py>, content: &[u8], most: u64, cut: bool) -> PyResult<Bound<'py, PyBytes>> {
+    if cut {
+        return Ok(PyBytes::new(py, &packed::beginning(content, most)));
+    }
+    let found = packed::unpacked(content, most).map_err(|error| {
+        let name = packed::Packing::of(content).map_or("", packed::Packing::name);
+        PyOSError::new_err(format!("broken {name} stream: {error}"))
+    })?;
+    Ok(PyBytes::new(py, &found))
 }
 
 /// Every format of plans: suffix of its files with the dot, name for people.

@@ -92,6 +92,7 @@ mod _core {
     #[pymodule_export]
     use super::formats::{
         PyDocument, convert_plan, is_pytorch_trace, plan_files, plan_formats, plan_limits, pytorch_traces, read_plan,
+        unpacked,
     };
     #[pymodule_export]
     use super::gate::{Gate, Gates};

@@ -4,11 +4,8 @@ strangers."""
 from __future__ import annotations
 
 import csv
-import gzip
 import hashlib
-import io
 import json
-import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from ahbm._core import Profile, is_pytorch_trace, read_profile
+from ahbm._core import Profile, is_pytorch_trace, read_profile, unpacked
 from ahbm.base.load import load_bytes
 from ahbm.calibrate.readers.size import MOST_LINE, refused
 from ahbm.errors import FormatError, Site
@@ -368,11 +365,9 @@ def of_table(path: str | Path, device: str | None = None) -> list[Operations]:
 def _content(path: str | Path) -> str:
     try:
         content = load_bytes(path, MOST_BYTES)
-        if content[:2] == b"\x1f\x8b":
-            with gzip.open(io.BytesIO(content)) as file:
-                content = file.read(MOST_BYTES + 1)
+        content = unpacked(content, MOST_BYTES + 1)
         text = content.decode("utf-8").lstrip("\ufeff")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise FormatError("AHBM-F210", f"{path} cannot be read: {reason}") from error
     if len(content) > MOST_BYTES:
@@ -381,13 +376,7 @@ def _content(path: str | Path) -> str:
 
 
 def _head(path: str | Path) -> bytes:
-    content = load_bytes(path, MOST_BYTES)
-    if content[:2] != b"\x1f\x8b":
-        return content[:MOST_LINE]
-    try:
-        return zlib.decompressobj(wbits=31).decompress(content, MOST_LINE)
-    except zlib.error as error:
-        raise OSError(str(error)) from error
+    return unpacked(load_bytes(path, MOST_BYTES), MOST_LINE)
 
 
 def _us(row: Mapping[str, str | None], origin: str, line: int) -> float:

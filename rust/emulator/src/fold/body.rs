@@ -1,13 +1,14 @@
 //! What a body costs: two agents whose bodies agree in this take the same times.
 
 use ahbm_program::{Body, Comm, Control, Math, Move, OpKind, Program};
+use rustc_hash::FxHashMap;
 
 /// What the time of an operation depends on, besides the time at which it begins; none where its outcome depends on
 /// who else comes at one moment, or where it meets others inside the network.
 pub(super) fn step(body: &Body, at: usize) -> Option<[u64; 4]> {
     let op = &body.ops[at];
     let bytes = |tile: u32| body.tiles[tile as usize].bytes();
-    let buffer = |mem: u32| u64::from(body.mems[mem as usize].buffer);
+    let buffer = |mem: u32| u64::from(body.mems.buffer(mem));
     let [kind, a, b, c] = match op.kind {
         OpKind::Comm(Comm::RecvAny { .. })
         | OpKind::Control(Control::Acquire { .. })
@@ -47,7 +48,10 @@ pub(super) fn traffic(program: &Program) -> (u64, u64) {
         });
         sent.fold((0, 0), |(messages, bytes): (u64, u64), size| (messages + 1, bytes + size))
     };
-    let bodies: Vec<(u64, u64)> = program.bodies.iter().map(|body| of(body)).collect();
+    // Bodies of one class of agents share their operations.
+    let mut known: FxHashMap<_, (u64, u64)> = FxHashMap::default();
+    let bodies: Vec<(u64, u64)> =
+        program.bodies.iter().map(|body| *known.entry((&body.ops, &body.tiles)).or_insert_with(|| of(body))).collect();
     program.agents.iter().fold((0, 0), |(messages, bytes), agent| {
         let own = bodies[agent.body as usize];
         (messages + own.0, bytes + own.1)

@@ -4,7 +4,7 @@ use super::body;
 use ahbm_findings::Diagnostic;
 use ahbm_machine::{Machine, Node, PeId, Rate};
 use ahbm_program::{AgentId, Body, ChannelId, Move, OpKind, Program};
-use indexmap::{IndexMap, IndexSet};
+use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::collections::hash_map::Entry;
 
@@ -82,11 +82,11 @@ impl Shape {
                 *known = place;
             }
         }
+        let mut ways_of: FxHashMap<u32, Ways> = FxHashMap::default();
         let mut actors = Vec::with_capacity(program.agents.len());
         for (index, agent) in program.agents.iter().enumerate() {
             let at = machine.coord(agent.place);
             let member = home.binary_search(&at.sip).ok()? as u32;
-            let body = program.body(AgentId(index as u32));
             let (mut facts, mut flows) = (Vec::new(), Vec::new());
             let mut ends = Vec::new();
             for (place, &id) in table(index).iter().enumerate() {
@@ -109,13 +109,15 @@ impl Shape {
                 }
             }
             let owners = owners(machine, program, index, home, &mut facts)?;
-            transfers(program, index, body, &mut flows);
+            let kind = bodies[agent.body as usize];
+            let ways = ways_of.entry(kind).or_insert_with(|| ways(&program.bodies[kind as usize]));
+            transfers(program, index, ways, &mut flows);
             for flow in &flows {
                 cost(machine, (flow.from, flow.to), &mut facts).ok()?;
                 // What is read at a distance is asked for.
                 cost(machine, (Node::Pe(agent.place), flow.from), &mut facts).ok()?;
             }
-            let kind = Kind { body: bodies[agent.body as usize], cube: at.cube, pe: at.pe, facts };
+            let kind = Kind { body: kind, cube: at.cube, pe: at.pe, facts };
             let own = &mut agents[member as usize];
             actors.push(Actor {
                 member,
@@ -139,8 +141,7 @@ fn kinds(program: &Program) -> Option<Vec<u32>> {
     let mut shared: FxHashMap<_, u32> = FxHashMap::default();
     let mut kinds = Vec::with_capacity(program.bodies.len());
     for (index, body) in (0..).zip(&program.bodies) {
-        let buffers: Vec<u16> = body.mems.iter().map(|mem| mem.buffer).collect();
-        let first = match shared.entry((&body.ops, &body.tiles, body.directions.len(), buffers)) {
+        let first = match shared.entry((&body.ops, &body.tiles, body.directions.len(), body.mems.by_buffer())) {
             Entry::Occupied(found) => *found.get(),
             Entry::Vacant(place) => {
                 let alike = known.entry(body::digest(body)?).or_default();
@@ -165,8 +166,7 @@ fn owners(
     facts: &mut Vec<u64>,
 ) -> Option<Box<[u32]>> {
     let body = program.body(AgentId(agent as u32));
-    let count = body.mems.iter().map(|mem| mem.buffer + 1).max().unwrap_or(0);
-    let owner = |index: u16| {
+    let mut owner = |index: u16| {
         let node = program.buffers[program.buffer(AgentId(agent as u32), index).0 as usize].node;
         let (what, sip, cube, pe) = match node {
             Node::Pe(pe) => (0, machine.coord(pe).sip, machine.coord(pe).cube, machine.coord(pe).pe),
@@ -178,25 +178,35 @@ fn owners(
         facts.extend([what, u64::from(cube), u64::from(pe), u64::from(own)]);
         home.binary_search(&sip).ok().map(|member| member as u32)
     };
-    (0..count).map(owner).collect()
+    (0..body.mems.buffers()).map(|index| owner(index as u16)).collect()
+}
+
+/// From which buffer to which other one the operations of a body move bytes, each way once; none for the agent itself.
+type Ways = Vec<(Option<u16>, Option<u16>)>;
+
+fn ways(body: &Body) -> Ways {
+    let mut known: IndexSet<(Option<u16>, Option<u16>), FxBuildHasher> = IndexSet::default();
+    let buffer = |mem: u32| Some(body.mems.buffer(mem));
+    for op in &body.ops {
+        known.insert(match op.kind {
+            OpKind::Move(Move::Load { mem, .. }) => (buffer(mem), None),
+            OpKind::Move(Move::Store { mem, .. }) => (None, buffer(mem)),
+            OpKind::Move(Move::Copy { src, dst, .. }) => (buffer(src), buffer(dst)),
+            _ => continue,
+        });
+    }
+    known.into_iter().collect()
 }
 
 /// The transfers of an agent's operations, each way once.
-fn transfers(program: &Program, agent: usize, body: &Body, flows: &mut Vec<Flow>) {
-    let id = AgentId(agent as u32);
+fn transfers(program: &Program, agent: usize, ways: &Ways, flows: &mut Vec<Flow>) {
     let own = Node::Pe(program.agents[agent].place);
-    let node = |mem: u32| program.buffers[program.buffer(id, body.mems[mem as usize].buffer).0 as usize].node;
-    let mut known: IndexMap<(Node, Node), (), FxBuildHasher> = IndexMap::default();
-    for op in &body.ops {
-        let way = match op.kind {
-            OpKind::Move(Move::Load { mem, .. }) => (node(mem), own),
-            OpKind::Move(Move::Store { mem, .. }) => (own, node(mem)),
-            OpKind::Move(Move::Copy { src, dst, .. }) => (node(src), node(dst)),
-            _ => continue,
-        };
-        known.insert(way, ());
-    }
-    flows.extend(known.into_keys().map(|(from, to)| Flow { from, to, reads: from != own, channel: None }));
+    let node = |buffer: Option<u16>| match buffer {
+        Some(buffer) => program.buffers[program.buffer(AgentId(agent as u32), buffer).0 as usize].node,
+        None => own,
+    };
+    let nodes: IndexSet<(Node, Node), FxBuildHasher> = ways.iter().map(|&(from, to)| (node(from), node(to))).collect();
+    flows.extend(nodes.into_iter().map(|(from, to)| Flow { from, to, reads: from != own, channel: None }));
 }
 
 /// Latencies and bandwidths along a way.

@@ -137,13 +137,11 @@ impl Agent {
                 }
                 OpKind::Comm(Comm::Await { value }) => self.await_posted(sim, me, value, start),
                 OpKind::Move(Move::Load { mem, tile, .. }) => {
-                    let ahbm_program::Agent { place: pe, costs, .. } = sim.program.agents[me.0 as usize];
-                    let flow = || sim.wiring.one_sided(costs, pe, sim.node(me, body, mem), Node::Pe(pe));
+                    let flow = || sim.wiring.between(me, body.mems.buffer(mem), true);
                     self.transfer(sim, me, flow, tiles[tile as usize], false, start)
                 }
                 OpKind::Move(Move::Store { mem, tile, posted, .. }) => {
-                    let ahbm_program::Agent { place: pe, costs, .. } = sim.program.agents[me.0 as usize];
-                    let flow = || sim.wiring.one_sided(costs, pe, Node::Pe(pe), sim.node(me, body, mem));
+                    let flow = || sim.wiring.between(me, body.mems.buffer(mem), false);
                     self.transfer(sim, me, flow, tiles[tile as usize], posted, start)
                 }
                 OpKind::Move(Move::Copy { src, dst, tile, posted }) => {
@@ -423,7 +421,7 @@ pub fn math_ps(costs: &Costs, body: &Body, tiles: &[u64], math: Math) -> Time {
 
 impl<R: Recorder> Sim<'_, R> {
     fn node(&self, agent: AgentId, body: &Body, mem: u32) -> Node {
-        let buffer = self.program.buffer(agent, body.mems[mem as usize].buffer);
+        let buffer = self.program.buffer(agent, body.mems.buffer(mem));
         self.program.buffers[buffer.0 as usize].node
     }
 

@@ -1,5 +1,6 @@
 //! The facts a run needs about its program and machine, resolved once.
 
+use super::asks::{Asks, tile_bytes};
 use crate::detail::DmaChannel;
 use ahbm_findings::Diagnostic;
 use ahbm_machine::{DmaChannels, FULL_PACE, LinkId, Machine, Node, PeId, Rate, Route, Tier};
@@ -7,6 +8,7 @@ use ahbm_program::{AgentId, Body, ChannelId, Comm, Control, Move, OpKind, Progra
 use indexmap::{IndexMap, IndexSet};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::ops::Range;
+use std::sync::Arc;
 
 type Map<K, V> = IndexMap<K, V, FxBuildHasher>;
 
@@ -92,6 +94,8 @@ pub(super) struct AgentWiring {
     pub(super) shares: bool,
     /// Thousandths of the declared time that its dispatch and math take.
     pub(super) pace: u32,
+    /// Its first entry in [`Wiring::moves`].
+    pub(super) moves: u32,
 }
 
 impl AgentWiring {
@@ -116,6 +120,13 @@ pub(super) struct OneSided {
     pub(super) flow: u32,
     /// Latency of the request that precedes a remote read.
     pub(super) request: u64,
+}
+
+/// What an agent never does.
+const NO_MOVE: OneSided = OneSided { flow: u32::MAX, request: 0 };
+
+fn too_many_moves() -> Diagnostic {
+    Diagnostic::new("AHBM-B125", "the agents name more than 2^32 buffers").hint("fewer ranks")
 }
 
 /// Which way DMA channels move data, as seen from their PE.
@@ -145,8 +156,10 @@ pub(super) struct Wiring {
     pub(super) backgrounds: Vec<BackgroundWiring>,
     /// Slot tiers by index.
     pub(super) tiers: Vec<Tier>,
-    /// Per body: bytes of every tile.
-    pub(super) tile_bytes: Vec<Box<[u64]>>,
+    /// Per body: bytes of every tile. Bodies of one class share them.
+    pub(super) tile_bytes: Vec<Arc<[u64]>>,
+    /// Per agent and buffer that it loads from or stores to: the load, and the store.
+    moves: Vec<[OneSided; 2]>,
     /// Every one-sided transfer, by the costs and the PE that issue it and its ends.
     transfers: Map<(u16, PeId, Node, Node), OneSided>,
     pub(super) trees: Vec<Tree>,
@@ -189,7 +202,7 @@ impl Wiring {
             .iter()
             .map(|a| {
                 let (engines, _, &count) = pes.get_full(&a.place).expect("every place was entered above");
-                AgentWiring { engines: engines as u32, shares: count > 1, pace: machine.pace(a.place) }
+                AgentWiring { engines: engines as u32, shares: count > 1, pace: machine.pace(a.place), moves: 0 }
             })
             .collect();
         let mut wiring = Self {
@@ -206,7 +219,8 @@ impl Wiring {
                 DmaChannels::PerLink => 1,
             },
             backgrounds: Vec::new(),
-            tile_bytes: program.bodies.iter().map(|b| b.tiles.iter().map(|t| t.bytes()).collect()).collect(),
+            tile_bytes: tile_bytes(program),
+            moves: Vec::new(),
             transfers: Map::default(),
             trees: Vec::new(),
             grouped: Map::default(),
@@ -257,24 +271,30 @@ impl Wiring {
         (machine, calls): (&Machine, &[Machine]),
         routes: &mut Routes<'_>,
     ) -> Result<(), Diagnostic> {
+        let mut known: FxHashMap<_, Asks> = FxHashMap::default();
         for (index, agent) in program.agents.iter().enumerate() {
             let id = AgentId(index as u32);
             let body = &program.bodies[agent.body as usize];
-            let node = |mem: u32| program.buffers[program.buffer(id, body.mems[mem as usize].buffer).0 as usize].node;
+            let node = |mem: u32| program.buffers[program.buffer(id, body.mems.buffer(mem)).0 as usize].node;
             let members = |group: u32| body.groups[group as usize].iter().map(|&mem| node(mem)).collect();
             let (pe, costs) = (agent.place, agent.costs);
             let machine = of_call(machine, calls, costs)?;
-            for op in &body.ops {
-                match op.kind {
+            let asks = known.entry((&body.ops, body.mems.by_buffer())).or_insert_with(|| Asks::of(body));
+            self.agents[index].moves = u32::try_from(self.moves.len()).map_err(|_| too_many_moves())?;
+            self.moves.resize(self.moves.len() + asks.buffers, [NO_MOVE; 2]);
+            for &op in &asks.ops {
+                match body.ops[op as usize].kind {
                     OpKind::Move(Move::Load { mem, .. }) => {
-                        self.transfer(routes, machine, (costs, pe), node(mem), Node::Pe(pe))?
+                        let found = self.transfer(routes, machine, (costs, pe), node(mem), Node::Pe(pe))?;
+                        *self.moved(id, body.mems.buffer(mem), true) = found;
                     }
                     OpKind::Move(Move::Store { mem, posted, .. }) => {
-                        self.transfer(routes, machine, (costs, pe), Node::Pe(pe), node(mem))?;
+                        let found = self.transfer(routes, machine, (costs, pe), Node::Pe(pe), node(mem))?;
+                        *self.moved(id, body.mems.buffer(mem), false) = found;
                         self.note_poster(id, posted);
                     }
                     OpKind::Move(Move::Copy { src, dst, posted, .. }) => {
-                        self.transfer(routes, machine, (costs, pe), node(src), node(dst))?;
+                        let _ = self.transfer(routes, machine, (costs, pe), node(src), node(dst))?;
                         self.note_poster(id, posted);
                     }
                     OpKind::Move(Move::ReducingLoad { group, .. }) => {
@@ -349,18 +369,24 @@ impl Wiring {
         (costs, pe): (u16, PeId),
         from: Node,
         to: Node,
-    ) -> Result<(), Diagnostic> {
+    ) -> Result<OneSided, Diagnostic> {
         let key = (costs, pe, from, to);
-        if self.transfers.contains_key(&key) {
-            return Ok(());
+        if let Some(&known) = self.transfers.get(&key) {
+            return Ok(known);
         }
         let way = if from == Node::Pe(pe) { Way::Write } else { Way::Read };
         // The host pushes what it writes to memory; everything else that is not local is asked for first.
         let pushed = matches!(from, Node::Io(_)) && to != Node::Pe(pe) || from == Node::Pe(pe) || from == Node::Hbm(pe);
         let request = if pushed { 0 } else { machine.route(Node::Pe(pe), from)?.latency_ps() };
         let flow = routes.open(machine, (pe, way), from, to)?;
-        self.transfers.insert(key, OneSided { flow, request });
-        Ok(())
+        let found = OneSided { flow, request };
+        self.transfers.insert(key, found);
+        Ok(found)
+    }
+
+    fn moved(&mut self, agent: AgentId, buffer: u16, load: bool) -> &mut OneSided {
+        let at = self.agents[agent.0 as usize].moves as usize + usize::from(buffer);
+        &mut self.moves[at][usize::from(!load)]
     }
 
     /// A transfer of an agent from or to a group of its body.
@@ -445,6 +471,13 @@ impl Wiring {
     #[inline]
     pub(super) fn call(&self, costs: u16) -> Option<&Machine> {
         self.calls.get(usize::from(costs).wrapping_sub(1))
+    }
+
+    /// A load from a buffer, or a store to one, that [`Wiring::new`] has seen.
+    #[inline]
+    pub(super) fn between(&self, agent: AgentId, buffer: u16, load: bool) -> OneSided {
+        let at = self.agents[agent.0 as usize].moves as usize + usize::from(buffer);
+        self.moves[at][usize::from(!load)]
     }
 
     /// A one-sided transfer that [`Wiring::new`] has seen.

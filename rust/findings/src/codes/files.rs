@@ -52,7 +52,7 @@ pub(super) const CODES: &[Code] = &[
     row("AHBM-F131", "a Chakra trace with bytes that are no execution trace, with the offset",
         "a file that ends in the middle, or is no trace",
         "write or fetch the file again"),
-    row("AHBM-F132", "a trace with a broken gzip stream",
+    row("AHBM-F132", "a trace with a broken gzip or Zstandard stream",
         "a gzip file that was cut off",
         "fetch the file again"),
     row("AHBM-F133", "a Chakra trace with two nodes of one id",

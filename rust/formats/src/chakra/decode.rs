@@ -2,6 +2,7 @@
 
 use super::graph::Graph;
 use super::{ReadOptions, Usage, one};
+use crate::packed::Packing;
 use ahbm_findings::Diagnostic;
 use ahbm_plan::Limit;
 use ahbm_wire::chakra::{Metadata, Names, Node};
@@ -10,8 +11,6 @@ use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::io::Read;
 use std::sync::Arc;
-
-const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// The trace of one rank from the bytes of its file. `usage` counts against the budget over all ranks.
 pub(super) fn graph(
@@ -32,18 +31,19 @@ pub(super) fn inflate<'a>(
     options: &ReadOptions,
     usage: &mut Usage,
 ) -> Result<Cow<'a, [u8]>, Diagnostic> {
-    if !bytes.starts_with(&GZIP) {
+    let Some(packing) = Packing::of(bytes) else {
         usage.inflated_bytes += bytes.len() as u64;
         options.budget.check(Limit::InflatedBytes, usage.inflated_bytes)?;
         return Ok(Cow::Borrowed(bytes));
-    }
+    };
     let budget = &options.budget;
     let by_size = budget.get(Limit::InflatedBytes).saturating_sub(usage.inflated_bytes);
     let by_ratio = (bytes.len() as u64).saturating_mul(budget.get(Limit::InflationRatio));
     let most = by_size.min(by_ratio);
     let mut out = Vec::new();
-    flate2::read::MultiGzDecoder::new(bytes).take(most.saturating_add(1)).read_to_end(&mut out).map_err(|error| {
-        Diagnostic::new("AHBM-F132", format!("broken gzip stream: {error}"))
+    let inflating = packing.reader(bytes).take(most.saturating_add(1)).read_to_end(&mut out);
+    inflating.map_err(|error| {
+        Diagnostic::new("AHBM-F132", format!("broken {} stream: {error}", packing.name()))
             .site("after", format!("{file}, inflated byte {}", out.len()))
     })?;
     let inflated = out.len() as u64;

@@ -1,6 +1,7 @@
 //! Which files a path means: that of a rank and its siblings, or all in a folder.
 
 use super::{Options, facts, flight};
+use crate::packed::{Packing, beginning};
 use crate::scan::{told, told_with};
 use ahbm_findings::Diagnostic;
 use ahbm_plan::Limit;
@@ -8,7 +9,8 @@ use ahbm_wire::load::load;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Read;
+use std::fs::File;
+use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 /// What a trace is.
@@ -41,20 +43,25 @@ pub fn kind(path: &Path) -> Option<Kind> {
 }
 
 fn of_file(path: &Path) -> Option<Kind> {
-    kind_of(&head(path)?)
+    let text = head(path)?;
+    // What a broken stream has in it is not known. Its name says that it is a trace, and who reads it says what is wrong.
+    if text.is_empty() && path.extension().is_some_and(|ending| ending == "zst") {
+        return Some(Kind::Kineto);
+    }
+    kind_of(&text)
 }
 
 /// The beginning of a file's text.
 fn head(path: &Path) -> Option<Vec<u8>> {
     ending(path.file_name()?.to_str()?)?;
-    let bytes = load(path, LOOKED_AT).ok()?;
-    let mut text = Vec::new();
-    if bytes.starts_with(&[0x1f, 0x8b]) {
-        // What is cut here ends within the stream: what came before is there.
-        let _ = flate2::read::MultiGzDecoder::new(&*bytes).take(LOOKED_AT).read_to_end(&mut text);
-    } else {
-        text = bytes;
+    let start = load(path, LOOKED_AT).ok()?;
+    if Packing::of(&start) != Some(Packing::Zstandard) {
+        return Some(beginning(&start, LOOKED_AT));
     }
+    // Of a frame that is cut, a decoder gives nothing within a window of its end.
+    let mut text = Vec::new();
+    let packed = BufReader::new(File::open(path).ok()?);
+    let _ = Packing::Zstandard.reader(packed).take(LOOKED_AT).read_to_end(&mut text);
     Some(text)
 }
 
@@ -253,7 +260,10 @@ fn within(folder: &Path) -> Result<Vec<PathBuf>, Diagnostic> {
 /// Of JSON, and of pickles, whose names end with the rank.
 fn ending(name: &str) -> Option<&'static str> {
     let pickle = || (!name.contains('.') && name.ends_with(|c: char| c.is_ascii_digit())).then_some("");
-    [".json", ".json.gz", ".pickle", ".pkl"].into_iter().find(|ending| name.ends_with(ending)).or_else(pickle)
+    [".json", ".json.gz", ".json.zst", ".pickle", ".pkl"]
+        .into_iter()
+        .find(|ending| name.ends_with(ending))
+        .or_else(pickle)
 }
 
 /// The rank in a file's name, with what stands before and behind it: the number behind `rank`, or else the last part of
@@ -298,6 +308,7 @@ mod tests {
     fn the_rank_stands_behind_its_word_or_last() {
         let rank = |name: &str| numbered(name).map(|(_, rank, _)| rank);
         assert_eq!(rank("rank7_trace.json.gz"), Some(7));
+        assert_eq!(rank("rank7_trace.json.zst"), Some(7));
         assert_eq!(rank("step-Rank_12.pt.trace.json"), Some(12));
         assert_eq!(rank("ddp_2gpu.0.json.gz"), Some(0));
         assert_eq!(rank("kineto_3.json"), Some(3));

@@ -1,6 +1,7 @@
 //! The elements of one array of a JSON document, one after the other, from a file that need not fit into memory.
 
 use super::{Options, Usage};
+use crate::packed::Packing;
 use ahbm_findings::Diagnostic;
 use ahbm_plan::{Budget, Limit};
 use serde::de::Deserialize;
@@ -13,13 +14,11 @@ const CHUNK: usize = 1 << 18;
 /// The most that one element, or one member beside the array, may take.
 const LONGEST: usize = 1 << 24;
 
-const GZIP: [u8; 2] = [0x1f, 0x8b];
-
 /// A JSON document that is being read.
 pub(super) struct Stream<'a> {
     file: &'a str,
     reader: Box<dyn Read + 'a>,
-    compressed: bool,
+    packing: Option<Packing>,
     options: &'a Options,
     usage: &'a mut Usage,
     /// Inflated bytes of this file that may still be read before the limits on inflation are looked at.
@@ -49,10 +48,12 @@ impl<'a> Stream<'a> {
         usage.file_bytes = usage.file_bytes.saturating_add(size);
         options.budget.check(Limit::FileBytes, usage.file_bytes)?;
         let mut bytes = BufReader::with_capacity(CHUNK, bytes.take(size));
-        let compressed = std::io::BufRead::fill_buf(&mut bytes).is_ok_and(|start| start.starts_with(&GZIP));
-        let reader: Box<dyn Read + 'a> =
-            if compressed { Box::new(flate2::bufread::MultiGzDecoder::new(bytes)) } else { Box::new(bytes) };
-        Ok(Self { file, reader, compressed, options, usage, size, inflated: 0, buffer: Vec::new(), at: 0, base: 0 })
+        let packing = std::io::BufRead::fill_buf(&mut bytes).ok().and_then(Packing::of);
+        let reader: Box<dyn Read + 'a> = match packing {
+            Some(packing) => packing.reader(bytes),
+            None => Box::new(bytes),
+        };
+        Ok(Self { file, reader, packing, options, usage, size, inflated: 0, buffer: Vec::new(), at: 0, base: 0 })
     }
 
     /// The limits.
@@ -195,10 +196,11 @@ impl<'a> Stream<'a> {
         let read = self.reader.read(&mut self.buffer[had..]);
         self.buffer.truncate(had + read.as_ref().map_or(0, |&count| count));
         let read = read.map_err(|error| {
-            let what = if self.compressed { "broken gzip stream" } else { "the file cannot be read" };
-            let code = if self.compressed { "AHBM-F132" } else { "AHBM-F139" };
-            Diagnostic::new(code, format!("{what}: {error}"))
-                .site("after", format!("{}, inflated byte {}", self.file, self.inflated))
+            match self.packing {
+                Some(packing) => Diagnostic::new("AHBM-F132", format!("broken {} stream: {error}", packing.name())),
+                None => Diagnostic::new("AHBM-F139", format!("the file cannot be read: {error}")),
+            }
+            .site("after", format!("{}, inflated byte {}", self.file, self.inflated))
         })?;
         self.inflated += read as u64;
         self.usage.inflated_bytes += read as u64;

@@ -2,7 +2,7 @@
 
 use super::columns::Columns;
 use super::{Access, Class, Group, Surroundings, Way};
-use crate::{Body, Comm, Map, Mem, Move, Op, OpKind, Set, Shared};
+use crate::{Body, Comm, Map, Mem, Mems, Move, Op, OpKind, Set, Shared};
 use ahbm_machine::{Coord, Direction};
 use std::sync::Arc;
 
@@ -13,14 +13,108 @@ use std::sync::Arc;
 pub(super) struct Members<'a> {
     class: &'a Class,
     around: &'a Surroundings<'a>,
-    mems: Set<Mem>,
+    mems: Distinct,
+    /// The operands of the body being written, equal ones among them.
+    named: Vec<Mem>,
     groups: Set<Box<[u32]>>,
     directions: Set<Direction>,
     numbers: Numbers,
     /// The operations by the numbers of their operands, where these are not those of the class.
     renumbered: Map<Numbers, Shared<Op>>,
     /// The lists of the member before, which often are the next one's too.
-    last: (Arc<[Mem]>, Arc<[Direction]>),
+    last: (Mems, Arc<[Direction]>),
+}
+
+/// Most stretches of rising or falling offsets that are looked for.
+const STRETCHES: usize = 8;
+
+/// Whether operands are seen to be distinct at a glance: those of one buffer whose offsets rise, or fall, in a few
+/// stretches that do not overlap, as round a ring.
+fn are_distinct(mems: &[Mem]) -> bool {
+    let mut stretches: [(u64, u64); STRETCHES] = [(0, 0); STRETCHES];
+    let (mut count, mut at) = (0, 0);
+    while let Some(&first) = mems.get(at) {
+        if count == STRETCHES || first.buffer != mems[0].buffer {
+            return false;
+        }
+        let step = |pair: &[Mem]| (pair[1].buffer == pair[0].buffer).then(|| pair[0].offset.cmp(&pair[1].offset));
+        let way = mems[at..].windows(2).next().and_then(step);
+        if way == Some(std::cmp::Ordering::Equal) {
+            return false;
+        }
+        let more = mems[at..].windows(2).take_while(|pair| way.is_some() && step(pair) == way).count();
+        let last = mems[at + more].offset;
+        stretches[count] = (first.offset.min(last), first.offset.max(last));
+        count += 1;
+        at += more + 1;
+    }
+    let stretches = &mut stretches[..count];
+    stretches.sort_unstable();
+    stretches.windows(2).all(|pair| pair[0].1 < pair[1].0)
+}
+
+/// Memory operands in order of first use. Thousands of members in turn have a list each, of thousands: the table is never
+/// emptied, its entries of lists before count as none.
+#[derive(Default)]
+struct Distinct {
+    list: Vec<Mem>,
+    /// The list of an entry, and the place in it. As many as a power of two, and twice as many as there are operands.
+    table: Vec<(u32, u32)>,
+    current: u32,
+}
+
+impl Distinct {
+    fn clear(&mut self) {
+        self.list.clear();
+        self.current = self.current.wrapping_add(1);
+        if self.current == 0 {
+            self.table.fill((0, 0));
+            self.current = 1;
+        }
+    }
+
+    /// The number of an operand.
+    #[inline]
+    fn insert(&mut self, mem: Mem) -> u32 {
+        if 2 * self.list.len() >= self.table.len() {
+            self.grow();
+        }
+        let mask = self.table.len() - 1;
+        let mut at = Self::place(mem) & mask;
+        loop {
+            let (of, number) = self.table[at];
+            if of != self.current {
+                let number = self.list.len() as u32;
+                self.table[at] = (self.current, number);
+                self.list.push(mem);
+                return number;
+            }
+            if self.list[number as usize] == mem {
+                return number;
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    #[inline]
+    fn place(mem: Mem) -> usize {
+        let mixed = (mem.offset ^ u64::from(mem.buffer) << 48).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed >> 32) as usize
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let mask = (2 * self.table.len()).max(64) - 1;
+        self.current = self.current.max(1);
+        self.table = vec![(0, 0); mask + 1];
+        for (&mem, number) in self.list.iter().zip(0..) {
+            let mut at = Self::place(mem) & mask;
+            while self.table[at].0 == self.current {
+                at = (at + 1) & mask;
+            }
+            self.table[at] = (self.current, number);
+        }
+    }
 }
 
 /// Per memory operand, direction and group of the class: the number that it has in a member's body.
@@ -31,7 +125,8 @@ impl<'a> Members<'a> {
         Self {
             class,
             around,
-            mems: Set::default(),
+            mems: Distinct::default(),
+            named: Vec::new(),
             groups: Set::default(),
             directions: Set::default(),
             numbers: Numbers::default(),
@@ -56,7 +151,14 @@ impl<'a> Members<'a> {
         }
         for &access in &class.mems {
             let mem = self.mem(columns, lane, &class.accesses[access as usize])?;
-            self.numbers.0.push(self.mems.insert_full(mem).0 as u32);
+            self.mems.list.push(mem);
+        }
+        if are_distinct(&self.mems.list) && class.groups.is_empty() {
+            self.numbers.0.extend(0..self.mems.list.len() as u32);
+        } else {
+            std::mem::swap(&mut self.named, &mut self.mems.list);
+            self.mems.list.clear();
+            self.numbers.0.extend(self.named.iter().map(|&mem| self.mems.insert(mem)));
         }
         for way in &class.ways {
             let direction = match *way {
@@ -75,7 +177,7 @@ impl<'a> Members<'a> {
             }
             self.numbers.1.push(self.directions.insert_full(direction).0 as u16);
         }
-        let known = (self.mems.len(), self.directions.len());
+        let known = (self.mems.list.len(), self.directions.len());
         for group in &class.groups {
             let group = self.group(columns, lane, group)?;
             self.numbers.2.push(self.groups.insert_full(group).0 as u32);
@@ -86,8 +188,8 @@ impl<'a> Members<'a> {
         } else {
             self.renumbered()
         };
-        if !self.mems.iter().eq(self.last.0.iter()) {
-            self.last.0 = self.mems.iter().copied().collect();
+        if *self.mems.list != *self.last.0 {
+            self.last.0 = self.mems.list[..].into();
         }
         if !self.directions.iter().eq(self.last.1.iter()) {
             self.last.1 = self.directions.iter().copied().collect();
@@ -105,7 +207,7 @@ impl<'a> Members<'a> {
             let sip = u32::try_from(columns.of(term)[lane]).ok().filter(|&sip| sip < self.around.sips)?;
             let buffer = (1 + sip as usize) * self.around.views.len() + usize::from(own.buffer);
             let mem = Mem { buffer: u16::try_from(buffer).ok()?, ..own };
-            let member = self.mems.insert_full(mem).0 as u32;
+            let member = self.mems.insert(mem);
             if members.contains(&member) {
                 return None;
             }
@@ -156,5 +258,51 @@ fn renamed(kind: OpKind, (mems, ways, groups): &Numbers) -> OpKind {
         OpKind::Comm(Comm::Recv { dir, dst, tile }) => OpKind::Comm(Comm::Recv { dir: way(dir), dst, tile }),
         OpKind::Comm(Comm::PostRecv { dir, dst, tile }) => OpKind::Comm(Comm::PostRecv { dir: way(dir), dst, tile }),
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(offsets: &[u64]) -> Vec<Mem> {
+        offsets.iter().map(|&offset| Mem { buffer: 0, offset }).collect()
+    }
+
+    #[test]
+    fn what_is_called_distinct_is() {
+        assert!(are_distinct(&list(&[])));
+        assert!(are_distinct(&list(&[4])));
+        assert!(are_distinct(&list(&[3, 2, 1, 0, 7, 6, 5, 4])));
+        assert!(are_distinct(&list(&[5, 6, 7, 1, 2])));
+        assert!(!are_distinct(&list(&[3, 2, 1, 3])));
+        assert!(!are_distinct(&list(&[1, 1])));
+        assert!(!are_distinct(&list(&[0, 9, 5])), "5 is within a stretch");
+        let mut state = 7u64;
+        for _ in 0..20_000 {
+            let offsets: Vec<u64> = (0..state % 7)
+                .map(|_| {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    (state >> 60) % 12
+                })
+                .collect();
+            state = state.wrapping_add(0x9e37_79b9);
+            let distinct = offsets.iter().collect::<std::collections::BTreeSet<_>>().len() == offsets.len();
+            assert!(distinct || !are_distinct(&list(&offsets)), "{offsets:?}");
+        }
+    }
+
+    #[test]
+    fn operands_are_numbered_by_first_use() {
+        let mut distinct = Distinct::default();
+        for round in 0..300u64 {
+            distinct.clear();
+            let numbers: Vec<u32> =
+                [5, 3, 5, 1 << 40, 3, 9 * round + 10].map(|offset| distinct.insert(Mem { buffer: 0, offset })).into();
+            assert_eq!(numbers, [0, 1, 0, 2, 1, 3]);
+            let many: Vec<u32> = (0..200).map(|at| distinct.insert(Mem { buffer: 1, offset: at * round })).collect();
+            assert_eq!(many[0], 4);
+            assert_eq!(many.last(), Some(&if round == 0 { 4 } else { 203 }));
+        }
     }
 }

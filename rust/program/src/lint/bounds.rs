@@ -37,7 +37,7 @@ fn longest_accesses(body: &Body) -> Vec<u64> {
 
 /// The end of the furthest access per buffer; zero where the body does not touch it.
 fn extents(body: &Body, longest: &[u64]) -> Vec<u64> {
-    let mut extents = vec![0; body.mems.iter().map(|m| usize::from(m.buffer) + 1).max().unwrap_or(0)];
+    let mut extents = vec![0; body.mems.buffers() as usize];
     for (mem, &bytes) in body.mems.iter().zip(longest).filter(|(_, bytes)| **bytes > 0) {
         let extent = &mut extents[usize::from(mem.buffer)];
         *extent = mem.offset.saturating_add(bytes).max(*extent);

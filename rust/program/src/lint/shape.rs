@@ -24,7 +24,7 @@ pub(super) fn check(program: &Program, alike: &[u32], findings: &mut Findings) {
 
 /// Entries a body needs in its agents' channel and buffer tables.
 fn reach(body: &Body) -> (usize, usize) {
-    (2 * body.directions.len(), body.mems.iter().map(|m| usize::from(m.buffer) + 1).max().unwrap_or(0))
+    (2 * body.directions.len(), body.mems.buffers() as usize)
 }
 
 fn check_body(program: &Program, body: &Body, user: AgentId, findings: &mut Findings) {
