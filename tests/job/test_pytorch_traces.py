@@ -123,7 +123,7 @@ def test_a_trace_may_be_packed_by_zstandard(tmp_path: Path) -> None:
     found = replayed(path)
     assert (found.times_hash, found.recorded, found.job) == (expected.times_hash, expected.recorded, "rank0_trace")
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(FormatError, match=r"AHBM-F1(32|83)"):
+    with pytest.raises(FormatError, match=r"AHBM-F132.*Zstandard"):
         replayed(path)
     path.write_bytes(repeated(b'{"traceEvents": [', b" ", 200))
     with pytest.raises(BudgetError, match="AHBM-B203"):

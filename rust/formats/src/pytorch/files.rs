@@ -123,8 +123,8 @@ pub(super) fn find(path: &Path, options: &Options) -> Result<Found, Diagnostic> 
         }
         (kind, found.into_iter().map(|(_, path)| path).collect())
     } else {
+        let kind = of_file(path).ok_or_else(none)?;
         let text = head(path).ok_or_else(none)?;
-        let kind = kind_of(&text).ok_or_else(none)?;
         let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let mut found = vec![path.to_path_buf()];
         let own = numbered(name(path));
