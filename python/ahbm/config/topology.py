@@ -124,9 +124,11 @@ def _of_graph(text: str, path: Path, overrides: Mapping[str, object]) -> str:
     """A topology.yaml of what an InfraGraph document describes, on the machine that the overrides name as its base."""
     named = overrides.get(KEY)
     if named is None:
+        known = foreign.of_text(text)
+        what = "" if known is None else f"{known.what}, "
         raise TopologyError(
             "AHBM-T106",
-            f"{path} is a graph of devices and links, which says nothing of memory, engines and protocols",
+            f"{path} is {what}a graph of devices and links, which says nothing of memory, engines and protocols",
             sites=(Site("the file", str(path)),),
             hint=f"name the machine that says the rest: --set {KEY}=dgx_h100 (`ahbm list topologies` has them)",
         )
