@@ -230,7 +230,7 @@ def test_topologies_of_lstopo_come_in_by_the_translator_of_the_package(tmp_path:
     cards.append(PCI.format(at=5, kind="0207 [15b3:1021] [15b3:0041] 00", name="MT2910 Family [ConnectX-7]"))
     path = tmp_path / "host.xml"
     path.write_text(LSTOPO.format(devices="\n".join(cards)), encoding="utf-8")
-    with pytest.raises(TopologyError, match="(?s)AHBM-T106 .*a topology of lstopo in XML, .*base="):
+    with pytest.raises(TopologyError, match=r"(?s)AHBM-T106 .*a topology of lstopo in XML, .*base="):
         load_machine(path)
     machine = load_machine(path, {"base": "npu_switch_8"})
     assert machine.sips == 4

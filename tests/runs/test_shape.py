@@ -24,6 +24,7 @@ PACKAGED = {
     "recursive_doubling_allreduce": ("all_reduce", "halving_doubling"),
     "double_binary_tree_allreduce": ("all_reduce", "tree"),
     "nccl_ring_allreduce": ("all_reduce", "ring"),
+    "hierarchical_ring_allreduce": ("all_reduce", "ring"),
     "ring_all_gather": ("all_gather", "ring"),
     "ring_reduce_scatter": ("reduce_scatter", "ring"),
     "nccl_ring_all_gather": ("all_gather", "ring"),
