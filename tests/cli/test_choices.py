@@ -226,6 +226,7 @@ EXCUSED: dict[tuple[str, str, str], str] = {
     ("run", "profile", "--no-data"): "a job runs for its time only",
     ("*", "job", "--as"): "it is a job",
     ("*", "jobs", "--as"): "they are jobs",
+    ("run", "jobs", "--selector"): "it chooses what the configuration does",
     ("*", "profile", "--as"): "it is a job",
     ("*", "profile", "--lanes"): "its streams wait for each other",
     ("*", "program", "--instances"): "an argument of the script",

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
-from ahbm._core import unpacked
 from ahbm.base.load import beginning
 from ahbm.errors import Finding
 
@@ -112,6 +111,8 @@ def known(path: str | Path) -> Known | None:
     """What the file of a path is; None for what is none, and for files of any other kind."""
     start = beginning(path, LOOKED_AT)
     if not start.startswith(_SQLITE):
+        from ahbm._core import unpacked  # `ahbm --help` needs none of it
+
         packed, start = start, unpacked(start, LOOKED_AT, cut=True)
         if not start and packed.startswith(_ZSTANDARD):
             return Known("a file packed by Zstandard, of which the beginning alone says nothing")
