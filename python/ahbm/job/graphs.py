@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from os.path import isfile
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ class Graph:
         if isinstance(source, Script):
             return _of(name, file, source)
         stamps = tuple(
-            (stat.st_mtime_ns, stat.st_size) for stat in (part.stat() for part in plan_files(source) if part.is_file())
+            (stat.st_mtime_ns, stat.st_size) for stat in (part.stat() for part in plan_files(source) if isfile(part))
         )
         return _read(name, file, stamps)
 
@@ -163,5 +164,5 @@ def _write(graph: Graph, prefix: Path, sizes: set[int]) -> None:
 def found(prefix: str, system: Path) -> Path:
     """The first file of an algorithm graph: below the working folder, else below a folder above the system file."""
     folders = [Path(), *system.parents]
-    base = next((folder for folder in folders if Path(f"{folder / prefix}.0.et").exists()), Path())
+    base = next((folder for folder in folders if isfile(f"{folder / prefix}.0.et")), Path())
     return Path(f"{base / prefix}.0.et")
