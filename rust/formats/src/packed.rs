@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(unpacked(&whole, u64::MAX).unwrap().len(), 70_005);
         for end in 4..whole.len() {
             assert!(unpacked(&whole[..end], u64::MAX).is_err(), "{end}");
-            assert!(b"hello".starts_with(&*beginning(&whole[..end], 5)), "{end}");
+            assert!(b"hello".starts_with(&beginning(&whole[..end], 5)), "{end}");
         }
         let follows = [&whole[..], b"more"].concat();
         assert!(unpacked(&follows, u64::MAX).is_err());
