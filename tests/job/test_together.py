@@ -84,6 +84,13 @@ def test_a_slow_link_is_the_trouble_of_the_job_that_has_it() -> None:
     assert slow.jobs[0].latency_ns == first.latency_ns and slow.jobs[1].latency_ns > second.latency_ns
 
 
+def test_a_graph_that_performs_no_call_is_told(tmp_path: Path) -> None:
+    ahbm.convert("ring_allreduce", tmp_path / "ring.et", topology="npu_ring_8", size=1024)
+    graph = f"all_reduce={tmp_path / 'ring'}"
+    found = together(STEP, STEP, topology="npu_switch_8", collective_algorithm=(graph,))
+    assert any("performs no call: the job has no all_reduce of 8 ranks" in note for note in found.notes)
+
+
 def test_the_command_says_what_python_says(tmp_path: Path) -> None:
     STEP.write(tmp_path / "step")
     words = ["run", "step", "step", "--place", "striped", "-t", "npu_switch_8", "--json"]

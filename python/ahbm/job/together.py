@@ -13,6 +13,7 @@ from ahbm._core import Workload
 from ahbm.base.arguments import checked
 from ahbm.base.words import aligned, span
 from ahbm.errors import BudgetError, ConfigError
+from ahbm.job.graphs import idle as idle_graphs
 from ahbm.job.open import open_
 from ahbm.job.replay import JobReport, replay
 from ahbm.job.targets import Job
@@ -165,16 +166,18 @@ def together(*targets: str | Path | Workload, place: str = "packed", **options: 
     Raises ConfigError: AHBM-C146 for what is no job and for options that jobs do not have, C120 for more ranks than
     SIPs, C129 for another placement; and as replaying a job.
     """
-    opened: list[Job] = []
-    for target in targets:
+    distinct: dict[str | Path | Workload, Job] = {}  # a job that is named twice is read once
+    for target in dict.fromkeys(targets):
         one = open_(target, **options)
         if not isinstance(one, Job):
             raise ConfigError("AHBM-C146", f"{target} is no job, and only jobs run beside each other")
-        opened.append(one)
-    if not opened:
+        distinct[target] = one
+    if not distinct:
         raise ConfigError("AHBM-C146", "no job is named")
-    setup, how = opened[0].options.setup(), opened[0].options.how
-    jobs = [one.job(how) for one in opened]
+    of = next(iter(distinct.values())).options
+    setup, how = of.setup(), of.how
+    read = {target: one.job(how) for target, one in distinct.items()}
+    opened, jobs = [distinct[target] for target in targets], [read[target] for target in targets]
     setup = setup.sized(sum(job.ranks for job in jobs))
     sips = setup.emulator().machine.sips
     names = _names([one.label for one in opened])
@@ -191,7 +194,8 @@ def together(*targets: str | Path | Workload, place: str = "packed", **options: 
         Share(name, tuple(mine), one.latency_ns, max((report.ranks[sip].total_ns for sip in mine), default=0.0))
         for name, mine, one in zip(names, chosen, alone, strict=True)
     )
-    idle = [
+    idle = [*idle_graphs(of.collective_algorithm, report.asked.workload.calls)]
+    idle += [
         f"{name}: {note}"
         for name, one, job, by_itself in zip(names, opened, jobs, alone, strict=True)
         for note in one.idle(job, by_itself)
