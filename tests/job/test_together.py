@@ -84,6 +84,15 @@ def test_a_slow_link_is_the_trouble_of_the_job_that_has_it() -> None:
     assert slow.jobs[0].latency_ns == first.latency_ns and slow.jobs[1].latency_ns > second.latency_ns
 
 
+def test_the_sips_of_many_ranks_are_told_in_few_words() -> None:
+    lines = str(
+        together(STEP, STEP, PAIR, topology="npu_switch_8", overrides={"system.sips.count": 10}, place="striped")
+    )
+    assert "  0-6 by 2" not in lines and "  0, 3, 6, 8  " in lines and "  2, 5  " in lines
+    lines = str(together(STEP, STEP, topology="npu_switch_8", place="striped"))
+    assert "  0-6 by 2  " in lines and "  1-7 by 2  " in lines
+
+
 def test_a_graph_that_performs_no_call_is_told(tmp_path: Path) -> None:
     ahbm.convert("ring_allreduce", tmp_path / "ring.et", topology="npu_ring_8", size=1024)
     graph = f"all_reduce={tmp_path / 'ring'}"

@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from ahbm.job.targets import Job
 
 PLACES = ("packed", "striped", "random")
 SHOWN = 8
-"""Links that the text shows."""
+"""Links, and runs of SIPs of a job, that the text shows."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ class Together:
         cells: list[tuple[str, ...]] = [("job", "ranks", "SIPs", "alone (us)", "together (us)", "slow-down")]
         for job in self.jobs:
             times = (f"{job.alone_ns / 1000:.2f}", f"{job.latency_ns / 1000:.2f}", f"{job.slowdown:.3f}x")
-            cells.append((job.job, str(len(job.sips)), span(sorted(job.sips)).partition(" ")[2], *times))
+            cells.append((job.job, str(len(job.sips)), _shown(sorted(job.sips)), *times))
         lines += aligned(cells)
         try:
             links = self.links
@@ -201,6 +202,15 @@ def together(*targets: str | Path | Workload, place: str = "packed", **options: 
         for note in one.idle(job, by_itself)
     ]
     return Together(place, shares, report, alone, tuple(idle))
+
+
+def _shown(sips: list[int]) -> str:
+    """Ascending SIPs in few words: `0-7`, `0-158 by 2`, `3, 5, 9, 12, ...`."""
+    steps = {after - before for before, after in pairwise(sips)}
+    if len(sips) > 2 and len(steps) == 1 and steps != {1}:
+        return f"{sips[0]}-{sips[-1]} by {steps.pop()}"
+    runs = span(sips).partition(" ")[2].split(", ")
+    return ", ".join(runs if len(runs) <= SHOWN else [*runs[:SHOWN], "..."])
 
 
 def _names(labels: Sequence[str]) -> list[str]:
