@@ -17,8 +17,7 @@ from ahbm.sweeps import clusters, running, work
 from ahbm.sweeps.case import Cases, plan
 from ahbm.sweeps.running import swept
 from ahbm.sweeps.space import Space
-from ahbm.table import build, files, kept, processes
-from ahbm.table import store as store_module
+from ahbm.table import build, columns, files, kept, made
 from ahbm.table.engine import Given, Here
 from ahbm.table.processes import Places
 from ahbm.table.store import Store
@@ -86,7 +85,7 @@ def test_the_table_is_the_same_however_it_was_run() -> None:
 
 def test_rows_of_another_build_are_run_again_and_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
     cases = ran("s")
-    for module in (work, files, store_module, kept, running):
+    for module in (work, files, made, kept, running):
         monkeypatch.setattr(module, "build", lambda: "0.0.0+other")
     assert ran("s") == cases
     rows = Store("s").rows()
@@ -199,7 +198,7 @@ def test_rows_of_dead_processes_are_no_proof_and_run_again() -> None:
             return future
 
     failed = ahbm.sweep(SPACE, executor=Killing, store="s")
-    assert failed.failed == 8 and {row["code"] for row in failed} == {None, processes.LOST}
+    assert failed.failed == 8 and {row["code"] for row in failed} == {None, columns.LOST}
     assert {row["bytes"] for row in failed if row["code"]} == {4096}
     again = ahbm.sweep(SPACE, store="s")
     assert again.failed == 0 and again.csv() == ahbm.sweep(SPACE).csv()
@@ -311,7 +310,7 @@ def test_two_processes_give_the_same_table_and_a_kernel_that_exits_costs_its_cas
     sizes = [256 * number for number in range(4, 104)]
     space = Space(algorithms=["./deadly.py"], topologies="npu_ring_8", sizes=sizes, data=False)
     found = ahbm.sweep(space, jobs=2, store="s")
-    assert [row["bytes"] for row in found if row["code"] == processes.LOST] == [8192]
+    assert [row["bytes"] for row in found if row["code"] == columns.LOST] == [8192]
     Path("deadly.py").write_text(source, encoding="utf-8")
     good = ahbm.sweep(space)
     assert [row for row in found if row["code"] is None] == [row for row in good if row["bytes"] != 8192]

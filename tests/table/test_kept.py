@@ -16,8 +16,7 @@ import ahbm
 from ahbm.base.load import forget_files_read
 from ahbm.cli import app
 from ahbm.core.emulator import Emulator
-from ahbm.table import cases, files, kept
-from ahbm.table import store as store_module
+from ahbm.table import cases, files, kept, made
 from ahbm.table.cases import Refused, Sweep
 from ahbm.table.ladder import climb
 from ahbm.table.running import attempt
@@ -159,7 +158,7 @@ def test_a_changed_machine_kernel_knob_or_build_makes_new_rows(
     file.write_text(file.read_text() + "\n# changed\n")
     forget_files_read()
     assert new() == 1 and new() == 0
-    for module in (files, kept, store_module):
+    for module in (files, kept, made):
         monkeypatch.setattr(module, "build", lambda: "0.0.0+other")
     assert new() == 1 and new() == 0
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib import metadata
 
 
 @cache
 def _home() -> str:
     """The address that the package's metadata give (scripts/urls.py), without a slash at its end; empty without one."""
+    # Reading metadata imports the library of e-mails, and few runs tell a page.
+    from importlib import metadata
+
     try:
         urls = metadata.metadata("ahbm").get_all("Project-URL") or []
     except metadata.PackageNotFoundError:

@@ -18,11 +18,13 @@ from ahbm.sweeps.case import Cases
 from ahbm.sweeps.space import Space
 from ahbm.sweeps.work import Done, Setup
 from ahbm.table.build import build
+from ahbm.table.columns import LOST
 from ahbm.table.engine import Here, Spans, Workers, run
 from ahbm.table.files import NAMES
+from ahbm.table.made import refusal
 from ahbm.table.parts import Part, build_of, missing, own_covers, segments, sums, united
-from ahbm.table.processes import LOST, Places, dead
-from ahbm.table.store import Store, refusal
+from ahbm.table.processes import Places, dead
+from ahbm.table.store import Store
 
 LOOKED_AT = 4000
 """Cases whose keys are made together, which takes a tenth of a second."""

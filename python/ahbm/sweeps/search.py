@@ -22,11 +22,13 @@ from ahbm.sweeps.stored import keyed
 from ahbm.sweeps.sweep import Table, table_of, workers_of
 from ahbm.sweeps.work import Done
 from ahbm.table.cases import Case
+from ahbm.table.columns import LOST
 from ahbm.table.engine import Here, Workers, run
 from ahbm.table.files import NAMES, Row, is_wrong
-from ahbm.table.processes import LOST, Places, dead
+from ahbm.table.made import refusal
+from ahbm.table.processes import Places, dead
 from ahbm.table.running import outcome
-from ahbm.table.store import Store, refusal
+from ahbm.table.store import Store
 
 TOGETHER = 8
 """Cases of a batch for other processes: the fewer, the sooner what was found spares others."""

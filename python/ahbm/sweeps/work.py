@@ -23,10 +23,11 @@ from ahbm.table import processes
 from ahbm.table.build import build
 from ahbm.table.cases import Case, Refused
 from ahbm.table.files import ID, INTERNAL, NAMES, NO_PROOF, Row, is_wrong
+from ahbm.table.made import refusal, row_of
 from ahbm.table.parts import Part, build_of, key_sum
 from ahbm.table.processes import Places, places
 from ahbm.table.running import of_case, outcome
-from ahbm.table.store import Store, refusal, row_of
+from ahbm.table.store import Store
 
 RECENT = 1000
 """Rows that a process remembers: a case that is equal to one of them does not run again."""

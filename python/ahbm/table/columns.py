@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 FAILED = ("code", "message")
 """Of a row of what did not run: the code of its error and what it says; None in every other row."""
+LOST = "AHBM-X140"
+"""Code of a case whose process died. No proof: it may run on another day."""
 
 
 class Column(NamedTuple):

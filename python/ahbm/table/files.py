@@ -17,19 +17,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ahbm.base import codes
 from ahbm.base.optional import needed
 from ahbm.base.store import writing
 from ahbm.errors import ConfigError
 from ahbm.table.build import build
-from ahbm.table.cases import Case
-from ahbm.table.columns import STORED, unit_of
+from ahbm.table.columns import LOST, STORED, unit_of
 from ahbm.table.parts import FRESH, Part, build_of, digest_of, key_sum, missing, united
 from ahbm.table.place import Place
-from ahbm.table.processes import LOST
 from ahbm.table.rows import Rows
+
+if TYPE_CHECKING:
+    from ahbm.table.cases import Case
 
 NAMES = tuple(column.name for column in STORED)
 Row = tuple[Any, ...]

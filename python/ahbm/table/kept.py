@@ -24,7 +24,8 @@ from ahbm.table.cases import Case, Refused, Sweep
 from ahbm.table.engine import BATCH_S
 from ahbm.table.files import NO_PROOF, Row
 from ahbm.table.imported import imported
-from ahbm.table.store import Store, row_of
+from ahbm.table.made import row_of
+from ahbm.table.store import Store
 
 
 class Keys:

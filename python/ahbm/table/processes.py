@@ -20,6 +20,7 @@ from ahbm.core.emulator import Emulator
 from ahbm.core.lowerings import Lowerings
 from ahbm.errors import AhbmError, DistributedError, Finding
 from ahbm.table.cases import Case, Sweep
+from ahbm.table.columns import LOST
 from ahbm.table.engine import Pool, ordered, run
 
 if TYPE_CHECKING:
@@ -33,8 +34,6 @@ KEPT = 8
 """Machines that a process keeps, and configurations: cases of one follow each other."""
 LATEST_S = 1.0
 """Seconds after which a batch comes back with what it has done."""
-LOST = "AHBM-X140"
-"""Code of a case whose process died. No proof: it may run on another day."""
 
 
 class Places:
