@@ -92,6 +92,11 @@ def test_a_manifest_and_options_that_replace_it(tmp_path: Path) -> None:
         ("layers: 1\nhidden: 64\ndtype: [f16]\n", "dtype is"),
         ("layers: 1\nhidden: 64\ndtype: f12\n", "dtype is"),
         ("layers: 1\nhidden: 64\nschedule: zb\n", "schedule is 'zb'"),
+        ("layers: 4\nhidden: 64\npp: 2\nschedule: zbv\n", "virtual_stages of 2"),
+        ("layers: 8\nhidden: 64\npp: 4\nvirtual_stages: 2\nschedule: dualpipev\nmicro_batches: 4\n", "twice pp, 8"),
+        ("layers: 1\nhidden: 64\ndp: 4\nzero: 1\nshard: 3\n", "shard is 3, which does not divide"),
+        ("layers: 1\nhidden: 64\ndp: 4\nshard: 2\n", "shard needs zero"),
+        ("layers: 1\nhidden: 64\ndp: 4\nzero: 3\nprefetch: true\n", "prefetch needs zero"),
         ("layers: 3\nhidden: 64\npp: 2\nzero: 3\nep: 2\n", "pp is 2, which does not divide layers, 3"),
         ("layers: 60000\nhidden: 64\nmicro_batches: 60000\n", "at most"),
         ("- 1\n", "no mapping"),
@@ -143,6 +148,10 @@ LLAMA = {"kv_heads": 2, "gated": True, "ffn": 96, "unfused": True}
         {**LLAMA, "layers": 6, "pp": 4, "dp": 2, "end_layers": 1},
         {"materialized": True, "recompute": "selective", "arithmetic": "f32"},
         {"recompute": "full", "recompute_layers": 1, "arithmetic": "f8", "dp": 8, "zero": 3},
+        {"dp": 8, "zero": 3, "shard": 2},
+        {"pp": 2, "dp": 4, "zero": 1, "prefetch": True, "schedule": "zb1"},
+        {"layers": 8, "pp": 4, "dp": 2, "virtual_stages": 2, "schedule": "zbv", "zero": 2},
+        {"layers": 4, "pp": 2, "tp": 2, "virtual_stages": 2, "schedule": "dualpipev", "micro_batches": 5},
     ],
 )
 def test_steps_of_today_are_replayed_as_they_are_written(cut: dict[str, Any], tmp_path: Path) -> None:
@@ -165,6 +174,33 @@ def test_virtual_stages_shorten_the_bubble() -> None:
         computed = max(rank.compute_ns for rank in report.ranks)
         took[chunks] = report.latency_ns - computed
     assert took[2] < 0.75 * took[1]
+
+
+def test_gradients_of_weights_fill_the_bubble() -> None:
+    """(p - 1)(F + B + W), (p - 1)(F + B - W) and less than that (Qi et al. 2024)."""
+    of = Transformer(layers=8, hidden=256, heads=4, sequence=256, vocabulary=1, pp=4, micro_batches=8)
+    waits = {}
+    for schedule, chunks in (("1f1b", 1), ("zb1", 1), ("zbv", 2), ("dualpipev", 2)):
+        job = replace(of, schedule=schedule, virtual_stages=chunks).workload()
+        report = ahbm.open(job, topology="npu_ring_8", overrides=ROOF).run()
+        assert isinstance(report, JobReport)
+        waits[schedule] = report.latency_ns - max(rank.compute_ns for rank in report.ranks)
+    assert waits["zb1"] < 0.6 * waits["1f1b"] and waits["zbv"] < waits["zb1"] and waits["dualpipev"] < waits["1f1b"]
+
+
+def test_parameters_that_come_early_lie_behind_the_first_micro_batch() -> None:
+    of = Transformer(layers=4, hidden=512, heads=4, sequence=512, vocabulary=1, dp=8, zero=1, micro_batches=2)
+    late, early = (
+        ahbm.open(replace(of, prefetch=prefetch).workload(), topology="npu_ring_8", overrides=ROOF).run()
+        for prefetch in (False, True)
+    )
+    assert isinstance(early, JobReport) and isinstance(late, JobReport) and early.latency_ns < late.latency_ns
+
+
+def test_shards_of_a_node_leave_the_network_between_nodes_alone() -> None:
+    of = Transformer(layers=2, hidden=512, heads=4, sequence=256, vocabulary=1, dp=16, zero=3, micro_batches=1)
+    whole, hybrid = (ahbm.open(replace(of, shard=shard).workload(), topology="h100_2_nodes").run() for shard in (0, 8))
+    assert isinstance(whole, JobReport) and isinstance(hybrid, JobReport) and hybrid.latency_ns < whole.latency_ns
 
 
 def test_products_take_what_their_shape_takes_where_the_machine_has_a_law() -> None:

@@ -26,6 +26,15 @@ SPACES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"ranks": 8, "batch": 16}, {"micro_batch": [1, 2], "zero": [0, 1]}),
     ({"ranks": 8, "batch": 8}, {"tp": [1, 2], "recompute": ["none"]}),
     ({"ranks": 4, "batch": 16}, {"pp": [2, 4], "micro_batch": [1]}),
+    (
+        {"ranks": 4, "batch": 16},
+        {
+            "pp": [2, 4],
+            "virtual_stages": [1, 2],
+            "schedule": ["1f1b", "zb1", "zbv", "dualpipev"],
+            "recompute": ["none"],
+        },
+    ),
     ({"ranks": 8, "batch": 32}, {"tp": [2], "cp": [1, 2], "zero": [1, 3]}),
 ]
 
@@ -74,6 +83,10 @@ def test_micro_batches_in_flight() -> None:
     of = Transformer(layers=8, hidden=64, pp=4, micro_batches=8)
     assert [in_flight(of, stage) for stage in range(4)] == [4, 3, 2, 1]
     assert in_flight(replace(of, schedule="gpipe"), 3) == 8
+    assert [in_flight(replace(of, schedule="zb1"), stage) for stage in range(4)] == [4, 4, 4, 4]
+    assert max(in_flight(replace(of, schedule="zbv", virtual_stages=2), stage) for stage in range(4)) == 8
+    with pytest.raises(ConfigError, match="C157"):
+        in_flight(replace(of, schedule="dualpipev", virtual_stages=2, micro_batches=4), 0)
     assert [in_flight(replace(of, virtual_stages=2), stage) for stage in range(4)] == [11, 9, 7, 5]
 
 

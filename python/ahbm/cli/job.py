@@ -58,9 +58,20 @@ class Model:
     ep: Annotated[int | None, _number("Expert-parallel ranks, out of the data-parallel ones.")] = None
     experts: Annotated[int | None, _number("Experts of a layer.")] = None
     top_k: Annotated[int | None, _number("Experts that a token visits; else 2.")] = None
-    schedule: Annotated[str | None, typer.Option(help="1f1b (default) or gpipe.")] = None
+    skew: Annotated[
+        float | None,
+        typer.Option(metavar="X", help="The busiest expert-parallel rank gets X times an even share of the tokens."),
+    ] = None
+    schedule: Annotated[str | None, typer.Option(help="1f1b (default), gpipe, zb1, zbv or dualpipev.")] = None
     zero: Annotated[
         int | None, _number("Data-parallel ranks shard: 1 optimizer states, 2 also gradients, 3 also parameters.")
+    ] = None
+    shard: Annotated[int | None, _number("Data-parallel ranks that shard among themselves (HSDP); else all.")] = None
+    prefetch: Annotated[
+        bool | None,
+        typer.Option(
+            "--prefetch", help="Updated parameters are gathered while the next step's first micro-batch runs."
+        ),
     ] = None
     sequence_parallel: Annotated[
         bool | None, typer.Option("--sequence-parallel", help="Norms work on parts of the sequence.")

@@ -43,6 +43,9 @@ def plan(
     tp: Annotated[str | None, _list("Tensor-parallel ranks to try.")] = None,
     pp: Annotated[str | None, _list("Pipeline stages to try.")] = None,
     virtual_stages: Annotated[str | None, _list("Virtual stages to try.")] = None,
+    schedule: Annotated[
+        str | None, typer.Option(metavar="NAME,...", help="Orders of micro-batches to try: 1f1b, zb1, zbv, dualpipev.")
+    ] = None,
     cp: Annotated[str | None, _list("Context-parallel ranks to try.")] = None,
     ep: Annotated[str | None, _list("Expert-parallel ranks to try.")] = None,
     zero: Annotated[str | None, _list("What is sharded: 0, 1, 2 or 3.")] = None,
@@ -82,7 +85,9 @@ def plan(
         "micro_batch": micro_batch,
     }
     limits: dict[str, Any] = {name: _numbers(name, text) for name, text in numbers.items() if text is not None}
-    choices = Choices(**limits, recompute=None if recompute is None else recompute.split(","))
+    limits |= {"recompute": recompute.split(",")} if recompute is not None else {}
+    limits |= {"schedule": schedule.split(",")} if schedule is not None else {}
+    choices = Choices(**limits)
     found = search(
         values,
         ranks_of(place),

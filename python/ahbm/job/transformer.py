@@ -12,8 +12,10 @@ from ahbm.base.load import load_text
 from ahbm.base.yaml_source import did_you_mean, parse
 from ahbm.errors import ConfigError, Site
 
-SCHEDULES = ("1f1b", "gpipe")
+SCHEDULES = ("1f1b", "gpipe", "zb1", "zbv", "dualpipev")
 """Orders of micro-batches in a pipeline stage."""
+V_SCHEDULES = ("zbv", "dualpipev")
+"""Those of which the second of two chunks goes back through the ranks."""
 RECOMPUTE = ("none", "selective", "full")
 """What the backward pass computes again: nothing, what lies between the products of attention, or whole layers."""
 ARITHMETIC = ("f16", "f32", "tf32", "f64", "f8")
@@ -69,10 +71,20 @@ class Transformer:
     """Experts of a layer; 0 for a dense model."""
     top_k: int = 2
     """Experts that a token visits."""
+    skew: float = 1.0
+    """How many times an even share of the tokens the first of the expert-parallel ranks gets, to hundredths; the others
+    share the rest. From 1 to `ep`."""
     schedule: str = "1f1b"
-    """Order of micro-batches in a stage: "1f1b" or "gpipe"."""
+    """Order of micro-batches in a stage: "1f1b", "gpipe", "zb1" (gradients of weights fill the bubble), "zbv" (that,
+    and the second of two chunks goes back through the ranks) or "dualpipev" (that V, both ways side by side)."""
     zero: int = 0
     """What data-parallel ranks shard: 0 nothing, 1 optimizer states, 2 also gradients, 3 also parameters (FSDP)."""
+    shard: int = 0
+    """Data-parallel ranks that shard among themselves (hybrid sharding, HSDP): others have the same shards, and
+    gradients are added over them; 0 for all."""
+    prefetch: bool = False
+    """Parameters that an optimizer of shards has updated are gathered while the first micro-batch of the next step
+    computes (--overlap-param-gather of Megatron-LM), and not behind the optimizer; with `zero` of 1 or 2."""
     sequence_parallel: bool = False
     """Norms work on parts of the sequence: all_gather and reduce_scatter take the place of all_reduce."""
     recompute: bool | str = False
@@ -95,7 +107,9 @@ class Transformer:
         """
         sizes = asdict(self)
         dtype, schedule, arithmetic = sizes.pop("dtype"), sizes.pop("schedule"), sizes.pop("arithmetic")
-        recompute = sizes.pop("recompute")
+        recompute, skew = sizes.pop("recompute"), sizes.pop("skew")
+        if isinstance(skew, bool) or not isinstance(skew, int | float) or not 1 <= skew < 1 << 16:
+            raise ConfigError("AHBM-C157", f"skew is {str(skew)[:40]!r}, not a number from 1 to ep")
         if isinstance(recompute, bool):
             recompute = "full" if recompute else "none"
         for key, value in sizes.items():
@@ -118,6 +132,7 @@ class Transformer:
             sizes["ffn"] = 4 * self.hidden
         if sizes["ffn"] >= 1 << 64:
             raise ConfigError("AHBM-C157", f"hidden is {self.hidden}: too wide")
+        sizes["skew"] = round(100 * skew)
         return Workload.transformer(name, sizes, (dtype, ELEMENTS[dtype].storage.itemsize), words)
 
 

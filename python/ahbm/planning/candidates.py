@@ -8,9 +8,9 @@ from itertools import product
 from typing import Any
 
 from ahbm.errors import ConfigError
-from ahbm.job.transformer import Transformer
+from ahbm.job.transformer import V_SCHEDULES, Transformer
 
-AXES = ("tp", "pp", "virtual_stages", "cp", "ep", "zero", "micro_batch", "recompute")
+AXES = ("tp", "pp", "virtual_stages", "schedule", "cp", "ep", "zero", "micro_batch", "recompute")
 """What plans differ in; data-parallel ranks are what is left of the ranks."""
 
 
@@ -21,6 +21,7 @@ class Choices:
     tp: Sequence[int] | None = None
     pp: Sequence[int] | None = None
     virtual_stages: Sequence[int] | None = None
+    schedule: Sequence[str] | None = None
     cp: Sequence[int] | None = None
     ep: Sequence[int] | None = None
     zero: Sequence[int] | None = None
@@ -55,6 +56,7 @@ def candidates(model: Mapping[str, Any], ranks: int, batch: int, choices: Choice
         "tp": choices.of("tp", inside),
         "pp": choices.of("pp", stages),
         "virtual_stages": choices.of("virtual_stages", [1, 2, 3, 4, 5, 6, 8]),
+        "schedule": choices.of("schedule", [model.get("schedule") or Transformer.schedule]),
         "cp": choices.of("cp", [1] if experts else rings),
         "ep": choices.of("ep", [n for n in _divisors(experts) if n <= ranks] if experts else [1]),
         "zero": choices.of("zero", [0, 1, 3]),
@@ -83,7 +85,14 @@ def _plan(
         return None
     micro_batches = batch // (dp * cut["micro_batch"])
     pp, chunks = cut["pp"], cut["pp"] * cut["virtual_stages"]
-    if cut["virtual_stages"] > 1 and (pp == 1 or micro_batches % pp):
+    if cut["schedule"] in V_SCHEDULES:
+        few = cut["schedule"] == "dualpipev" and micro_batches < 2 * pp
+        if pp == 1 or cut["virtual_stages"] != 2 or few:
+            return None
+    elif cut["virtual_stages"] > 1 and (pp == 1 or micro_batches % pp or cut["schedule"] == "gpipe"):
+        return None
+    # Without a pipeline all schedules are one.
+    if pp == 1 and cut["schedule"] != Transformer.schedule:
         return None
     # Parameters that are gathered for each micro-batch of a pipeline are never the quickest.
     if (cut["zero"] and dp * cut["cp"] == 1) or (cut["zero"] == 3 and pp > 1):

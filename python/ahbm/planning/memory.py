@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ahbm._core import Workload
 from ahbm.base.elements import ELEMENTS
-from ahbm.job.transformer import Transformer
+from ahbm.job.transformer import V_SCHEDULES, Transformer
 
 OPTIMIZER_BYTES = 12
 """Of a parameter: a master copy and two moments in f32 (Adam in mixed precision)."""
@@ -43,6 +44,19 @@ def chunks_of(of: Transformer) -> list[int]:
     return layers
 
 
+def own_chunks(of: Transformer, stage: int) -> list[int]:
+    """Layers of each chunk of a stage."""
+    chunks = chunks_of(of)
+    if of.schedule in V_SCHEDULES:
+        return [chunks[stage], chunks[-1 - stage]]
+    return chunks[stage :: of.pp]
+
+
+def is_last(of: Transformer, stage: int) -> bool:
+    """Whether a stage has the head."""
+    return stage == (0 if of.schedule in V_SCHEDULES else of.pp - 1)
+
+
 def memory_of(of: Transformer) -> Memory:
     """What the fullest pipeline stage holds."""
     return max((_stage(of, stage) for stage in range(of.pp)), key=lambda found: found.total)
@@ -50,20 +64,15 @@ def memory_of(of: Transformer) -> Memory:
 
 def in_flight(of: Transformer, stage: int) -> int:
     """Chunks of layers of a stage whose activations are kept, at most."""
-    if of.schedule == "gpipe":
-        return of.micro_batches * of.virtual_stages
-    if of.virtual_stages == 1:
-        return min(of.pp - stage, of.micro_batches)
-    ahead = 2 * (of.pp - stage - 1) + (of.virtual_stages - 1) * of.pp + 1
-    return min(ahead, of.micro_batches * of.virtual_stages)
+    return Workload.in_flight(of.schedule, stage, of.pp, of.virtual_stages, of.micro_batches)
 
 
 def _stage(of: Transformer, stage: int) -> Memory:
     element = ELEMENTS[of.dtype].storage.itemsize
-    chunks = chunks_of(of)[stage :: of.pp]
-    first, last = stage == 0, stage == of.pp - 1
+    chunks = own_chunks(of, stage)
+    first, last = stage == 0, is_last(of, stage)
     shared, experts = _parameters(of, sum(chunks), first, last)
-    shards = (of.dp * of.cp, of.dp // of.ep)
+    shards = (of.shard or of.dp * of.cp, of.dp // of.ep)
     held = [shared, experts]
     sharded = [-(-number // shards_of) for number, shards_of in zip(held, shards, strict=True)]
     parameters = sum(sharded if of.zero == 3 else held)
@@ -102,11 +111,12 @@ def _layer(of: Transformer, element: int) -> tuple[int, int]:
     heads = of.heads or max(of.hidden // 128, 1)
     tokens = of.micro_batch * of.sequence // of.cp
     shard = tokens // of.tp if of.sequence_parallel else tokens
+    skew = of.skew if of.experts and of.ep > 1 else 1
     visits = of.top_k if of.experts else 1
     scores = of.micro_batch * heads * of.sequence * of.sequence // of.tp * (2 * element + 1) if of.materialized else 0
     inputs = element * shard * hidden
     # Inputs of both norms and what they give; queries, keys, values and the result; both sides of the activation.
-    wide = (2 * hidden + 2 * kv + visits * ffn * (3 if of.gated else 2)) // of.tp
+    wide = int(2 * hidden + 2 * kv + skew * visits * ffn * (3 if of.gated else 2)) // of.tp
     whole = 4 * inputs + element * tokens * wide
     selective = of.recompute == "selective"
     kept = whole if selective else whole + scores

@@ -47,6 +47,7 @@ class Plan:
         of = self.step
         words = [f"TP {of.tp}", f"PP {of.pp}"] if of.pp > 1 else [f"TP {of.tp}"]
         words += [f"VPP {of.virtual_stages}"] if of.virtual_stages > 1 else []
+        words += [of.schedule] if of.schedule != Transformer.schedule else []
         words += [f"CP {of.cp}"] if of.cp > 1 else []
         words += [f"EP {of.ep}"] if of.ep > 1 else []
         words += [f"DP {of.dp}"]

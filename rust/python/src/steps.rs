@@ -3,6 +3,12 @@
 use ahbm_workload::{Arithmetic, Recompute, Schedule, Transformer};
 use std::collections::HashMap;
 
+/// A schedule by its name, or what is wrong with the name.
+pub(crate) fn schedule(name: &str) -> Result<Schedule, String> {
+    let known = Schedule::ALL.into_iter().find(|known| known.name() == name);
+    known.ok_or_else(|| format!("schedule {name:?} is none of {}", Schedule::ALL.map(Schedule::name).join(", ")))
+}
+
 /// A transformer of its numbers, its element type, and what is said in words; or what is wrong with them.
 pub(crate) fn transformer(
     mut sizes: HashMap<String, u64>,
@@ -11,8 +17,7 @@ pub(crate) fn transformer(
 ) -> Result<Transformer, String> {
     let word = |name: &str| words.get(name).map_or("", String::as_str);
     let none = |name: &str, known: &[&str]| format!("{name} {:?} is none of {}", word(name), known.join(", "));
-    let schedule = Schedule::ALL.into_iter().find(|known| known.name() == word("schedule"));
-    let schedule = schedule.ok_or_else(|| none("schedule", &Schedule::ALL.map(Schedule::name)))?;
+    let schedule = schedule(word("schedule"))?;
     let recompute = Recompute::ALL.into_iter().find(|known| known.name() == word("recompute"));
     let recompute = recompute.ok_or_else(|| none("recompute", &Recompute::ALL.map(Recompute::name)))?;
     let arithmetic = Arithmetic::named(word("arithmetic"));
@@ -40,8 +45,11 @@ pub(crate) fn transformer(
         expert: take("ep")?,
         experts: take("experts")?,
         top_k: take("top_k")?,
+        skew: take("skew")?,
         schedule,
         zero: take("zero")?,
+        shard: take("shard")?,
+        prefetch: take("prefetch")? != 0,
         sequence_parallel: take("sequence_parallel")? != 0,
         recompute,
         recompute_layers: take("recompute_layers")?,

@@ -127,6 +127,31 @@ impl Workload {
         interruptible(py, || Linked::sized(transformer.workload(name)?)).map(Self::of)
     }
 
+    /// Chunks of layers of stage `stage` of `stages` whose activations are kept at most, of a schedule of
+    /// `ahbm.job.transformer.SCHEDULES`, where a rank has `chunks` of them.
+    ///
+    /// Raises `ConfigError` (AHBM-C157) for an unknown schedule, and for numbers of which there is no such order.
+    #[staticmethod]
+    fn in_flight(
+        py: Python<'_>,
+        schedule: &str,
+        stage: u32,
+        stages: u32,
+        chunks: u32,
+        micro_batches: u32,
+    ) -> PyResult<u64> {
+        let wrong = |what: String| errors::raise_one(py, Diagnostic::new("AHBM-C157", what));
+        let schedule = steps::schedule(schedule).map_err(wrong)?;
+        let [stages, chunks, micro_batches] = [stages, chunks, micro_batches].map(u64::from);
+        if u64::from(stage) >= stages || chunks * micro_batches == 0 || chunks * micro_batches > 1 << 17 {
+            return Err(wrong(format!("stage {stage} of {stages}, {chunks} chunks, {micro_batches} micro-batches")));
+        }
+        match schedule.misfit(stages, chunks, micro_batches) {
+            Some(why) => Err(wrong(why)),
+            None => Ok(schedule.in_flight(stage.into(), stages, chunks, micro_batches)),
+        }
+    }
+
     /// The job with another number of data-parallel replicas: added ones do what recorded ones do, in turn.
     ///
     /// An all_gather and a reduce_scatter among replicas move the same whole in other shares; computing stays as it

@@ -94,6 +94,22 @@ pub struct CallSpec {
 }
 
 impl CallSpec {
+    /// A part of which only the operation and the group are known.
+    pub const fn new(collective: Collective, group: u32) -> Self {
+        Self {
+            collective,
+            group,
+            bytes: 0,
+            sends: None,
+            receives: None,
+            through: None,
+            dtype: None,
+            op: None,
+            root: None,
+            dimensions: None,
+        }
+    }
+
     /// Most elements that the rank sends to one rank, or receives from one, where the source says how they are split.
     pub fn longest(&self) -> Option<u64> {
         [&self.sends, &self.receives].into_iter().flatten().flat_map(|list| list.iter().copied()).max()

@@ -10,6 +10,7 @@
 
 mod costs;
 mod order;
+mod shards;
 mod stage;
 
 pub use order::Schedule;
@@ -65,10 +66,19 @@ pub struct Transformer {
     pub experts: u64,
     /// Experts that a token visits.
     pub top_k: u64,
+    /// What the first of the expert-parallel ranks gets of the tokens, in percent of an even share; the others share the
+    /// rest.
+    pub skew: u64,
     /// Order of micro-batches in a stage.
     pub schedule: Schedule,
     /// What data-parallel ranks shard: 0 nothing, 1 optimizer states, 2 also gradients, 3 also parameters.
     pub zero: u64,
+    /// Data-parallel ranks that shard among themselves; others have the same shards, and gradients are added over them
+    /// (hybrid sharding). 0 for all.
+    pub shard: u64,
+    /// Parameters that an optimizer of shards has updated are gathered while the first micro-batch of the next step
+    /// computes, and not behind the optimizer.
+    pub prefetch: bool,
     /// Norms work on parts of the sequence; all_gather and reduce_scatter take the place of all_reduce.
     pub sequence_parallel: bool,
     /// What is computed again in the backward pass.
@@ -132,23 +142,38 @@ impl Transformer {
             let bound = self.groups(&mut gather, stage)?;
             let lead = stage * members;
             let file = |rank: u32| format!("{name} rank {rank}");
-            gather.add(Stage::new(self, stage, file(lead), bound(0)).finish()?);
-            for offset in 1..members {
-                let (of, own) = (bound(0), bound(offset));
+            for offset in 0..members {
+                // The first rank of the stage that does the same.
+                let first = tensor * u32::from(self.is_skewed() && offset / tensor % self.expert as u32 > 0);
+                if offset == first {
+                    gather.add(Stage::new(self, stage, offset, file(lead + offset), bound(offset)).finish()?);
+                    continue;
+                }
+                let (of, own) = (bound(first), bound(offset));
                 let group =
                     |known: u32| own[of.iter().position(|&role| role == Some(known)).unwrap_or(0)].unwrap_or(known);
                 // Of the own stage only neighbours in the ring of context-parallel ranks are peers.
                 let peer = |peer: u32| {
                     if !(lead..lead + members).contains(&peer) {
-                        return peer + offset;
+                        return peer + offset - first;
                     }
                     let (t, c, d) = (offset % tensor, offset / tensor % context, offset / tensor / context);
                     lead + t + tensor * ((c + (peer - lead) / tensor) % context + context * d)
                 };
-                gather.add_like(lead, file(lead + offset), group, peer);
+                gather.add_like(lead + first, file(lead + offset), group, peer);
             }
         }
         Ok(gather.finish())
+    }
+
+    /// Whether expert-parallel ranks get different numbers of tokens.
+    fn is_skewed(&self) -> bool {
+        self.experts > 0 && self.expert > 1 && self.skew > 100
+    }
+
+    /// Whether some data-parallel ranks shard, and others have the same shards.
+    fn is_hybrid(&self) -> bool {
+        self.zero > 0 && self.shard > 0 && self.shard < self.data * self.context
     }
 
     /// Ranks of a pipeline stage.
@@ -180,18 +205,24 @@ impl Transformer {
     ) -> Result<impl Fn(u32) -> [Option<u32>; Role::COUNT] + use<>, Vec<Diagnostic>> {
         // Context-parallel ranks have the same parameters, too.
         let (tensor, data, expert) = (self.tensor as u32, (self.data * self.context) as u32, self.expert as u32);
+        let hybrid = self.is_hybrid();
+        let shard = if hybrid { self.shard as u32 } else { data };
         let first = stage * tensor * data;
         let mut made: [Vec<u32>; Role::COUNT] = Default::default();
         for role in Role::ALL {
             let (size, count) = match role {
                 Role::Tensor => (tensor, data),
                 Role::Data => (data, tensor),
+                Role::Shard => (shard, tensor * data / shard),
+                Role::Replica => (data / shard, tensor * shard),
                 Role::Expert => (expert, tensor * data / expert),
                 Role::ExpertData => (data / expert, tensor * expert),
             };
             // Without experts, their groups are nobody's.
             let of_experts = matches!(role, Role::Expert | Role::ExpertData);
-            if size == 1 || (of_experts && self.experts == 0) {
+            let of_shards = matches!(role, Role::Shard | Role::Replica);
+            let nobodys = (of_experts && self.experts == 0) || of_shards != hybrid && (of_shards || role == Role::Data);
+            if size == 1 || nobodys {
                 continue;
             }
             for at in 0..count {
@@ -199,6 +230,8 @@ impl Transformer {
                 let member = |i: u32| match role {
                     Role::Tensor => at * tensor + i,
                     Role::Data => at + i * tensor,
+                    Role::Shard => t + tensor * (block * shard + i),
+                    Role::Replica => t + tensor * (block + i * shard),
                     Role::Expert => t + tensor * (block * expert + i),
                     Role::ExpertData => t + tensor * (block + i * expert),
                 };
@@ -212,6 +245,8 @@ impl Transformer {
             let at = |role: Role| match role {
                 Role::Tensor => d,
                 Role::Data => t,
+                Role::Shard => t + tensor * (d / shard),
+                Role::Replica => t + tensor * (d % shard),
                 Role::Expert => t + tensor * (d / expert),
                 Role::ExpertData => t + tensor * (d % expert),
             };
@@ -241,8 +276,10 @@ impl Transformer {
             ("dp", self.data, 1, 1 << 16),
             ("ep", self.expert, 1, 1 << 16),
             ("experts", self.experts, 0, 1 << 16),
+            ("skew in percent", self.skew, 100, 100 * self.expert.max(1)),
             ("top_k", self.top_k, 1, if routed { self.experts } else { 1 << 16 }),
             ("zero", self.zero, 0, 3),
+            ("shard", self.shard, 0, 1 << 16),
             ("bucket_bytes", self.bucket_bytes, 1, 1 << 40),
             ("bytes of dtype", self.dtype.1, 1, 8),
         ];
@@ -273,14 +310,22 @@ impl Transformer {
             let name = if self.virtual_stages > 1 { "pp times virtual_stages" } else { "pp" };
             divides.insert(0, (name, chunks, "layers", self.layers));
         }
-        if self.virtual_stages > 1 {
+        let misfit = self.schedule.misfit(self.pipeline, self.virtual_stages, self.micro_batches);
+        findings.extend(misfit.map(wrong));
+        if self.virtual_stages > 1 && !self.schedule.is_v() {
             divides.push(("pp", self.pipeline, "micro_batches", self.micro_batches));
-            if self.pipeline == 1 || self.schedule == Schedule::GPipe {
-                findings.push(wrong("virtual_stages need pp above 1 and the schedule 1f1b".into()));
-            }
         }
         if self.context > 1 && (self.materialized || routed) {
             findings.push(wrong("cp above 1 needs a fused attention, and a model without experts".into()));
+        }
+        if self.shard > 0 {
+            divides.push(("shard", self.shard, "dp times cp", self.data * self.context));
+            if self.zero == 0 || routed {
+                findings.push(wrong("shard needs zero above 0, and a model without experts".into()));
+            }
+        }
+        if self.prefetch && !matches!(self.zero, 1 | 2) {
+            findings.push(wrong(format!("prefetch needs zero of 1 or 2, and zero is {}", self.zero)));
         }
         if routed {
             divides.push(("ep", self.expert, "experts", self.experts));
@@ -345,6 +390,10 @@ enum Role {
     Tensor,
     /// Each has the same parameters and other sequences.
     Data,
+    /// Of those, each has another shard.
+    Shard,
+    /// Of those, each has the same shard.
+    Replica,
     /// Each has other experts of a layer.
     Expert,
     /// Each has the same experts and other tokens.
@@ -352,13 +401,16 @@ enum Role {
 }
 
 impl Role {
-    const COUNT: usize = 4;
-    const ALL: [Self; Self::COUNT] = [Self::Tensor, Self::Data, Self::Expert, Self::ExpertData];
+    const COUNT: usize = 6;
+    const ALL: [Self; Self::COUNT] =
+        [Self::Tensor, Self::Data, Self::Shard, Self::Replica, Self::Expert, Self::ExpertData];
 
     const fn name(self) -> &'static str {
         match self {
             Self::Tensor => "tp",
             Self::Data => "dp",
+            Self::Shard => "shard",
+            Self::Replica => "replica",
             Self::Expert => "ep",
             Self::ExpertData => "edp",
         }

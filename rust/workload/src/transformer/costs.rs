@@ -47,8 +47,10 @@ pub(super) struct Block {
     pub(super) row: (&'static str, Product),
     /// Which experts a token visits.
     pub(super) router: Option<Product>,
-    /// Elements of the activations of a tensor-parallel rank's part of the tokens.
+    /// Elements of the activations of a tensor-parallel rank's part of the tokens that are treated.
     pub(super) share: u64,
+    /// Elements that go to the experts from it.
+    pub(super) sent: u64,
     /// Elements of keys and values that go around the ring of context-parallel ranks.
     pub(super) ring: u64,
     /// What lies between is computed again in the backward pass.
@@ -136,6 +138,7 @@ impl Transformer {
             row: ("projection", self.product(tokens, queries, hidden, 1)),
             router: None,
             share: self.shard() * hidden,
+            sent: 0,
             ring: 2 * tokens * keys,
             again: self.recompute == Recompute::Selective && self.materialized,
         }
@@ -191,10 +194,23 @@ impl Transformer {
         ]
     }
 
-    pub(super) fn feed_forward(&self) -> Block {
+    /// Visits of experts that a rank sends to each of the expert-parallel ranks: all but the first get the same.
+    pub(super) fn routes(&self) -> Vec<u64> {
+        let (all, ranks) = (self.shard() * self.top_k, self.expert);
+        let hot = (u128::from(all) * u128::from(self.skew) / u128::from(100 * ranks)) as u64;
+        let each = if ranks > 1 { (all - hot.min(all)) / (ranks - 1) } else { 0 };
+        std::iter::once(all - each * (ranks - 1)).chain((1..ranks).map(|_| each)).collect()
+    }
+
+    /// The feed-forward part of the expert-parallel rank `place`.
+    pub(super) fn feed_forward(&self, place: u64) -> Block {
         let (hidden, ffn) = (self.hidden, self.ffn / self.tensor);
         let (visits, held) = if self.experts > 0 { (self.top_k, self.experts / self.expert) } else { (1, 1) };
-        let rows = self.tokens() * visits;
+        let mut share = self.shard() * visits;
+        if self.is_skewed() {
+            share = self.expert * self.routes()[place as usize];
+        }
+        let rows = share * (self.tokens() / self.shard());
         let up = if self.gated { 2 * ffn } else { ffn };
         let inner = rows * ffn;
         let reads = up / ffn.max(1);
@@ -209,7 +225,8 @@ impl Transformer {
             middle: if self.unfused { vec![activation] } else { Vec::new() },
             row: ("down", self.product(rows, ffn, hidden, held)),
             router: (self.experts > 0).then(|| self.product(self.shard(), hidden, self.experts, 1)),
-            share: self.shard() * visits * hidden,
+            share: share * hidden,
+            sent: self.shard() * visits * hidden,
             ring: 0,
             again: false,
         }

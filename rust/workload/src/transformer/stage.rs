@@ -1,7 +1,8 @@
 //! The graph of a pipeline stage: every pass of every micro-batch, and what keeps data-parallel ranks alike.
 
-use super::costs::{Block, Parameters, Product};
-use super::order::Pass;
+use super::costs::{Block, Product};
+use super::order::{Pass, Turn};
+use super::shards::{Bucket, SHARDED};
 use super::{Recompute, Role, Transformer};
 use crate::Kernel;
 use crate::build::{NodeBuilder, RankBuilder, RankGraph};
@@ -10,73 +11,94 @@ use ahbm_findings::Diagnostic;
 
 /// What is gathered and reduced as one where parameters are sharded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Unit {
+pub(super) enum Unit {
     Embedding,
     Layer(u64),
     Head,
 }
 
-/// Gradients that wait to be reduced.
-#[derive(Debug, Default)]
-struct Bucket {
-    elements: u64,
+/// A gradient of weights that is computed later than that of its input.
+#[derive(Debug)]
+struct Left {
+    turn: Turn,
+    unit: usize,
+    name: String,
+    kernel: Kernel,
     after: Vec<u64>,
 }
 
-/// The roles over which parameters are sharded, in the order of [`Parameters`].
-const SHARDED: [Role; 2] = [Role::Data, Role::ExpertData];
-
 pub(super) struct Stage<'a> {
-    of: &'a Transformer,
+    pub(super) of: &'a Transformer,
     stage: u64,
+    /// The rank's position in the stage.
+    offset: u64,
+    /// The rank's position among the expert-parallel ones.
+    expert: u64,
     job: RankBuilder,
     groups: [Option<u32>; Role::COUNT],
-    units: Vec<Unit>,
+    pub(super) units: Vec<Unit>,
     /// Per chunk the first of its units, and the end.
     chunks: Vec<(usize, usize)>,
     /// Id of the node that is made next.
     id: u64,
     /// Ends of the passes so far.
-    ends: Vec<Vec<u64>>,
+    pub(super) ends: Vec<Vec<u64>>,
     /// Ends of the uses of units so far.
-    uses: Vec<Vec<u64>>,
-    /// Per unit the last gradients of its parameters: later ones are added to them.
-    gradients: Vec<Vec<u64>>,
+    pub(super) uses: Vec<Vec<u64>>,
+    /// Per unit the last gradients of its parameters, those that a backward pass goes through and those of weights:
+    /// later ones are added to them.
+    pub(super) gradients: Vec<[Vec<u64>; 2]>,
     /// Gradients of the unit of this pass.
-    fresh: Vec<u64>,
-    buckets: [Bucket; 2],
+    fresh: [Vec<u64>; 2],
+    /// Per unit what has to be there before its parameters are used first.
+    pub(super) prefetched: Vec<Vec<u64>>,
+    /// The pass that leaves gradients of weights, and what was left so far.
+    leaves: Option<Turn>,
+    left: Vec<Left>,
+    pub(super) buckets: [Bucket; SHARDED],
     /// What the optimizer waits for.
-    reduced: Vec<u64>,
-    /// Elements of the buckets that were reduced in the last pass, as the position in `SHARDED`.
-    sizes: Vec<(usize, u64)>,
+    pub(super) reduced: Vec<u64>,
+    /// Kind and elements of the buckets that were reduced in the last pass.
+    pub(super) sizes: Vec<(usize, u64)>,
 }
 
 impl<'a> Stage<'a> {
-    pub(super) fn new(of: &'a Transformer, stage: u32, file: String, groups: [Option<u32>; Role::COUNT]) -> Self {
-        let stage = u64::from(stage);
+    pub(super) fn new(
+        of: &'a Transformer,
+        stage: u32,
+        offset: u32,
+        file: String,
+        groups: [Option<u32>; Role::COUNT],
+    ) -> Self {
+        let (stage, offset) = (u64::from(stage), u64::from(offset));
         let (mut units, mut chunks) = (Vec::new(), Vec::new());
-        let own = (stage..).step_by(of.pipeline as usize);
         let layers = of.chunks();
-        for (first, count) in own.map_while(|at| layers.get(at as usize)) {
+        for chunk in 0..of.virtual_stages {
+            let place = of.schedule.place(stage, of.pipeline, chunk) as usize;
+            let Some(&(first, count)) = layers.get(place) else { break };
             let begin = units.len();
-            units.extend((chunks.is_empty() && stage == 0).then_some(Unit::Embedding));
-            units.extend((*first..first + count).map(Unit::Layer));
-            let last = chunks.len() as u64 + 1 == of.virtual_stages && stage + 1 == of.pipeline;
-            units.extend(last.then_some(Unit::Head));
+            units.extend((place == 0).then_some(Unit::Embedding));
+            units.extend((first..first + count).map(Unit::Layer));
+            units.extend((place + 1 == layers.len()).then_some(Unit::Head));
             chunks.push((begin, units.len()));
         }
         Self {
-            job: RankBuilder::new((stage * of.members()) as u32, file),
+            job: RankBuilder::new((stage * of.members() + offset) as u32, file),
+            offset,
+            expert: offset / of.tensor % of.expert,
             of,
             stage,
             groups,
             chunks,
-            gradients: vec![Vec::new(); units.len()],
+            gradients: vec![Default::default(); units.len()],
+            prefetched: vec![Vec::new(); units.len()],
             units,
             id: 0,
             ends: Vec::new(),
             uses: Vec::new(),
-            fresh: Vec::new(),
+            fresh: Default::default(),
+            leaves: None,
+            left: Vec::new(),
             buckets: Default::default(),
             reduced: Vec::new(),
             sizes: Vec::new(),
@@ -85,11 +107,27 @@ impl<'a> Stage<'a> {
 
     pub(super) fn finish(mut self) -> Result<RankGraph, Vec<Diagnostic>> {
         let of = self.of;
+        if of.prefetch {
+            self.prefetch();
+        }
         for pass in of.schedule.passes(self.stage, of.pipeline, of.virtual_stages, of.micro_batches) {
-            match pass {
-                Pass::Forward { chunk, micro } => self.forward(chunk, micro),
-                Pass::Backward { chunk, micro } => self.backward(chunk, micro),
-            }
+            let ends = match pass {
+                Pass::Forward(turn) => self.forward(turn),
+                Pass::Backward(turn) => self.backward(turn),
+                Pass::Inputs(turn) => {
+                    self.leaves = Some(turn);
+                    let ends = self.backward(turn);
+                    self.leaves = None;
+                    ends
+                }
+                Pass::Weights(turn) => self.weights(turn),
+                Pass::Both(forward, backward) => {
+                    let mut ends = self.forward(forward);
+                    ends.extend(self.backward(backward));
+                    ends
+                }
+            };
+            self.ends.push(ends);
         }
         self.optimize();
         self.job.finish(false)
@@ -97,14 +135,22 @@ impl<'a> Stage<'a> {
 
     /// Whom the activations of a chunk come from, and the chunk that they come into.
     fn before(&self, chunk: u64) -> Option<(u32, u64)> {
-        let stage = if self.stage > 0 { self.stage - 1 } else { self.of.pipeline - 1 };
-        (self.stage > 0 || chunk > 0).then(|| ((stage * self.of.members()) as u32, chunk))
+        let place = self.of.schedule.place(self.stage, self.of.pipeline, chunk);
+        let (stage, _) = self.of.schedule.at(place.checked_sub(1)?, self.of.pipeline);
+        (stage != self.stage).then(|| (self.lead(stage), chunk))
     }
 
     /// To whom they go, and the chunk that they go into there.
     fn behind(&self, chunk: u64) -> Option<(u32, u64)> {
-        let (stage, into) = if self.stage + 1 < self.of.pipeline { (self.stage + 1, chunk) } else { (0, chunk + 1) };
-        (into < self.of.virtual_stages).then(|| ((stage * self.of.members()) as u32, into))
+        let place = self.of.schedule.place(self.stage, self.of.pipeline, chunk) + 1;
+        let (stage, into) = self.of.schedule.at(place, self.of.pipeline);
+        let other = stage != self.stage && into < self.of.virtual_stages;
+        other.then(|| (self.lead(stage), into))
+    }
+
+    /// The rank at the own position of a stage.
+    fn lead(&self, stage: u64) -> u32 {
+        (stage * self.of.members() + self.offset) as u32
     }
 
     /// A number of a border between chunks for a micro-batch.
@@ -112,7 +158,7 @@ impl<'a> Stage<'a> {
         of.map(|(peer, into)| (peer, micro * self.of.virtual_stages + into))
     }
 
-    fn forward(&mut self, chunk: u64, micro: u64) {
+    fn forward(&mut self, Turn { chunk, micro }: Turn) -> Vec<u64> {
         let from = self.border(self.before(chunk), micro);
         let mut at = self.received(from.map(|(peer, at)| (peer, 2 * at)));
         let (first, end) = self.chunks[chunk as usize];
@@ -123,10 +169,10 @@ impl<'a> Stage<'a> {
         }
         let to = self.border(self.behind(chunk), micro);
         self.sent(to.map(|(peer, at)| (peer, 2 * at)), &at);
-        self.ends.push(at);
+        at
     }
 
-    fn backward(&mut self, chunk: u64, micro: u64) {
+    fn backward(&mut self, Turn { chunk, micro }: Turn) -> Vec<u64> {
         let from = self.border(self.behind(chunk), micro);
         let mut at = self.received(from.map(|(peer, at)| (peer, 2 * at + 1)));
         let last = micro + 1 == self.of.micro_batches;
@@ -139,17 +185,46 @@ impl<'a> Stage<'a> {
                 Unit::Head => self.head_backward(unit, at),
             };
             self.uses.push(at.clone());
-            self.gradients[unit] = std::mem::take(&mut self.fresh);
-            if last || self.of.zero >= 2 {
-                self.fill(unit, last);
-            }
+            self.added(unit, last);
         }
-        for sharded in 0..SHARDED.len() {
-            self.reduce(sharded, last);
+        if self.leaves.is_none() {
+            self.reduce_all(last);
         }
         let to = self.border(self.before(chunk), micro);
         self.sent(to.map(|(peer, at)| (peer, 2 * at + 1)), &at);
-        self.ends.push(at);
+        at
+    }
+
+    /// The gradients of weights that a pass has left, one after the other.
+    fn weights(&mut self, turn: Turn) -> Vec<u64> {
+        let left = std::mem::take(&mut self.left);
+        let (mine, others): (Vec<Left>, _) = left.into_iter().partition(|left| left.turn == turn);
+        self.left = others;
+        let last = turn.micro + 1 == self.of.micro_batches;
+        let mut at = self.ends.last().cloned().unwrap_or_default();
+        let (first, end) = self.chunks[turn.chunk as usize];
+        let mut mine = mine.into_iter().peekable();
+        for unit in (first..end).rev() {
+            while let Some(Left { name, kernel, mut after, .. }) = mine.next_if(|left| left.unit == unit) {
+                after.extend(at);
+                at = self.weight(unit, &name, kernel, &after);
+            }
+            self.added(unit, last);
+        }
+        self.reduce_all(last);
+        at
+    }
+
+    /// What a pass has computed of the gradients of a unit's parameters is theirs.
+    fn added(&mut self, unit: usize, last: bool) {
+        for (known, fresh) in self.gradients[unit].iter_mut().zip(&mut self.fresh) {
+            if !fresh.is_empty() {
+                *known = std::mem::take(fresh);
+            }
+        }
+        if self.leaves.is_none() && (last || self.of.zero >= 2) {
+            self.fill(unit, last);
+        }
     }
 
     fn unit_forward(&mut self, unit: Unit, at: Vec<u64>) -> Vec<u64> {
@@ -162,7 +237,7 @@ impl<'a> Stage<'a> {
             Unit::Layer(layer) => {
                 let name = format!("layer{layer}");
                 let at = self.block_forward(&name, &of.attention(), at);
-                self.block_forward(&name, &of.feed_forward(), at)
+                self.block_forward(&name, &of.feed_forward(self.expert), at)
             }
             Unit::Head => {
                 let at = self.compute("head.norm", of.norm(), &at);
@@ -181,7 +256,7 @@ impl<'a> Stage<'a> {
         let mut at = self.compute(&name("norm"), self.of.norm(), &at);
         if let Some(router) = block.router {
             at = self.compute(&name("router"), router.forward, &at);
-            at = self.exchanged(&name("dispatch"), block.share, at);
+            at = self.exchanged(&name("dispatch"), block.sent, true, at);
         }
         at = self.spread(&name("input"), block.share, at);
         at = self.compute(&name(block.column.0), block.column.1.forward, &at);
@@ -191,7 +266,7 @@ impl<'a> Stage<'a> {
         at = self.compute(&name(block.row.0), block.row.1.forward, &at);
         at = self.joined(&name("output"), block.share, at);
         if block.router.is_some() {
-            at = self.exchanged(&name("combine"), block.share, at);
+            at = self.exchanged(&name("combine"), block.sent, false, at);
         }
         if let Some([residual, _]) = self.of.residual() {
             at = self.compute(&name("residual"), residual, &at);
@@ -229,7 +304,7 @@ impl<'a> Stage<'a> {
         let name = format!("layer{layer}");
         let full = self.of.recompute == Recompute::Full && self.again(unit);
         let at = if full { self.unit_forward(self.units[unit], at) } else { at };
-        let at = self.block_backward(unit, &name, &self.of.feed_forward(), at);
+        let at = self.block_backward(unit, &name, &self.of.feed_forward(self.expert), at);
         self.block_backward(unit, &name, &self.of.attention(), at)
     }
 
@@ -246,7 +321,7 @@ impl<'a> Stage<'a> {
             at = self.compute(&name("residual.backward"), residual, &at);
         }
         if block.router.is_some() {
-            at = self.exchanged(&name("combine.backward"), block.share, at);
+            at = self.exchanged(&name("combine.backward"), block.sent, true, at);
         }
         // What was given to the columns was not kept, and is gathered again (Korthikanti et al., section 4.2.2).
         let input = self.spread(&name("input.again"), block.share, at.clone());
@@ -254,7 +329,7 @@ impl<'a> Stage<'a> {
         let given = at.clone();
         let (row, Product { input: to_input, weight, .. }) = block.row;
         at = self.compute(&name(&format!("{row}.dgrad")), to_input, &at);
-        self.gradient(unit, &name(&format!("{row}.wgrad")), weight, &given);
+        self.weight(unit, &name(&format!("{row}.wgrad")), weight, &given);
         if block.again && self.again(unit) {
             for middle in &block.middle {
                 at = self.compute(&name(&format!("{}.again", middle.name)), middle.forward, &at);
@@ -271,9 +346,9 @@ impl<'a> Stage<'a> {
         let (column, Product { input: to_input, weight, .. }) = block.column;
         at = self.compute(&name(&format!("{column}.dgrad")), to_input, &at);
         at = self.joined(&name("input.backward"), block.share, at);
-        self.gradient(unit, &name(&format!("{column}.wgrad")), weight, &known);
+        self.weight(unit, &name(&format!("{column}.wgrad")), weight, &known);
         if let Some(router) = block.router {
-            at = self.exchanged(&name("dispatch.backward"), block.share, at);
+            at = self.exchanged(&name("dispatch.backward"), block.sent, false, at);
             at = self.gradient(unit, &name("router.backward"), router.backward(), &at);
         }
         self.gradient(unit, &name("norm.backward"), self.of.norm_backward(), &at)
@@ -290,90 +365,8 @@ impl<'a> Stage<'a> {
         known.extend(self.spread("head.input.again", share, at.clone()));
         let at = self.compute("head.logits.dgrad", of.logits().input, &at);
         let at = self.joined("head.input.backward", share, at);
-        self.gradient(unit, "head.logits.wgrad", of.logits().weight, &known);
+        self.weight(unit, "head.logits.wgrad", of.logits().weight, &known);
         self.gradient(unit, "head.norm.backward", of.norm_backward(), &at)
-    }
-
-    /// The parameters of a unit are gathered before each use, while the use before is computed.
-    fn with_parameters(&mut self, unit: usize, mut at: Vec<u64>) -> Vec<u64> {
-        if self.of.zero == 3 {
-            let earlier = self.uses.len().checked_sub(2).map(|use_| self.uses[use_].clone()).unwrap_or_default();
-            for (sharded, elements) in self.parameters(unit).into_iter().enumerate() {
-                at.extend(self.gather_parameters(sharded, elements, &earlier));
-            }
-        }
-        at
-    }
-
-    fn gather_parameters(&mut self, sharded: usize, elements: u64, after: &[u64]) -> Vec<u64> {
-        let chunk = elements.div_ceil(self.degree(sharded));
-        if chunk == 0 {
-            return Vec::new();
-        }
-        self.call("parameters", Collective::AllGather, SHARDED[sharded], chunk, after.to_vec())
-    }
-
-    /// Data-parallel ranks that hold the same parameters.
-    fn degree(&self, sharded: usize) -> u64 {
-        [self.of.data * self.of.context, self.of.data / self.of.expert][sharded]
-    }
-
-    fn parameters(&self, unit: usize) -> Parameters {
-        match self.units[unit] {
-            Unit::Embedding => self.of.embedding_parameters(),
-            Unit::Layer(_) => self.of.layer_parameters(),
-            Unit::Head => self.of.head_parameters(),
-        }
-    }
-
-    fn fill(&mut self, unit: usize, last: bool) {
-        for (sharded, elements) in self.parameters(unit).into_iter().enumerate() {
-            if elements > 0 {
-                self.buckets[sharded].elements += elements;
-                self.buckets[sharded].after.extend_from_slice(&self.gradients[unit]);
-                let whole = self.buckets[sharded].elements * self.of.dtype.1 >= self.of.bucket_bytes;
-                if whole || self.of.zero == 3 {
-                    self.reduce(sharded, last);
-                }
-            }
-        }
-    }
-
-    /// Adds the gradients in a bucket over the ranks that hold the same parameters.
-    fn reduce(&mut self, sharded: usize, last: bool) {
-        let Bucket { elements, after } = std::mem::take(&mut self.buckets[sharded]);
-        if elements == 0 {
-            return;
-        }
-        let (role, degree) = (SHARDED[sharded], self.degree(sharded));
-        let done = if self.of.zero == 0 {
-            self.call("gradients", Collective::AllReduce, role, elements, after)
-        } else {
-            self.call("gradients", Collective::ReduceScatter, role, elements.div_ceil(degree) * degree, after)
-        };
-        self.reduced.extend(done);
-        if last {
-            self.sizes.push((sharded, elements));
-        }
-    }
-
-    fn optimize(&mut self) {
-        let mut held = 0;
-        for unit in 0..self.units.len() {
-            for (sharded, elements) in self.parameters(unit).into_iter().enumerate() {
-                held += if self.of.zero == 0 { elements } else { elements.div_ceil(self.degree(sharded)) };
-            }
-        }
-        let mut after = std::mem::take(&mut self.reduced);
-        after.extend(self.ends.last().into_iter().flatten());
-        after.sort_unstable();
-        after.dedup();
-        let done = self.compute("optimizer", self.of.optimizer(held), &after);
-        if matches!(self.of.zero, 1 | 2) {
-            for (sharded, elements) in std::mem::take(&mut self.sizes) {
-                self.gather_parameters(sharded, elements, &done);
-            }
-        }
     }
 
     fn push(&mut self, name: &str, work: Work, after: &[u64]) -> Vec<u64> {
@@ -382,21 +375,42 @@ impl<'a> Stage<'a> {
         vec![self.id - 1]
     }
 
-    fn compute(&mut self, name: &str, kernel: Kernel, after: &[u64]) -> Vec<u64> {
+    pub(super) fn compute(&mut self, name: &str, kernel: Kernel, after: &[u64]) -> Vec<u64> {
         self.push(name, Work::Compute(kernel), after)
     }
 
-    /// A gradient of parameters, which is added to that of the micro-batch before.
+    /// A gradient of parameters that is one of the input, too.
     fn gradient(&mut self, unit: usize, name: &str, kernel: Kernel, after: &[u64]) -> Vec<u64> {
+        self.summed(0, unit, name, kernel, after)
+    }
+
+    /// A gradient of weights, which the backward pass need not wait for; nothing in a pass that leaves it.
+    fn weight(&mut self, unit: usize, name: &str, kernel: Kernel, after: &[u64]) -> Vec<u64> {
+        if let Some(turn) = self.leaves {
+            self.left.push(Left { turn, unit, name: name.into(), kernel, after: after.to_vec() });
+            return Vec::new();
+        }
+        self.summed(1, unit, name, kernel, after)
+    }
+
+    /// A gradient of parameters, which is added to that of the micro-batch before.
+    fn summed(&mut self, kind: usize, unit: usize, name: &str, kernel: Kernel, after: &[u64]) -> Vec<u64> {
         let mut after = after.to_vec();
-        after.extend(self.gradients[unit].get(self.fresh.len()));
+        after.extend(self.gradients[unit][kind].get(self.fresh[kind].len()));
         let made = self.compute(name, kernel, &after);
-        self.fresh.extend(&made);
+        self.fresh[kind].extend(&made);
         made
     }
 
     /// A collective of `elements` elements; nothing in a group of one.
-    fn call(&mut self, name: &str, collective: Collective, role: Role, elements: u64, after: Vec<u64>) -> Vec<u64> {
+    pub(super) fn call(
+        &mut self,
+        name: &str,
+        collective: Collective,
+        role: Role,
+        elements: u64,
+        after: Vec<u64>,
+    ) -> Vec<u64> {
         let sums = matches!(collective, Collective::AllReduce | Collective::ReduceScatter);
         let (dtype, bytes) = self.of.dtype.clone();
         self.call_of(name, collective, role, (dtype, elements * bytes), sums.then_some("sum"), after)
@@ -414,18 +428,7 @@ impl<'a> Stage<'a> {
         let Some(group) = self.groups[role as usize] else { return after };
         let group = self.job.group(group);
         let op = op.map(Into::into);
-        let spec = CallSpec {
-            collective,
-            group,
-            bytes,
-            sends: None,
-            receives: None,
-            through: None,
-            dtype: Some(dtype),
-            op,
-            root: None,
-            dimensions: None,
-        };
+        let spec = CallSpec { bytes, dtype: Some(dtype), op, ..CallSpec::new(collective, group) };
         let work = self.job.call_of(spec);
         self.push(name, work, &after)
     }
@@ -453,8 +456,24 @@ impl<'a> Stage<'a> {
     }
 
     /// Tokens go to their experts, or come back.
-    fn exchanged(&mut self, name: &str, share: u64, after: Vec<u64>) -> Vec<u64> {
-        self.call(name, Collective::AllToAll, Role::Expert, share, after)
+    fn exchanged(&mut self, name: &str, sent: u64, out: bool, after: Vec<u64>) -> Vec<u64> {
+        if !self.of.is_skewed() {
+            return self.call(name, Collective::AllToAll, Role::Expert, sent, after);
+        }
+        let routes: Vec<u64> = self.of.routes().into_iter().map(|rows| rows * self.of.hidden).collect();
+        let own = vec![routes[self.expert as usize]; routes.len()];
+        let (sends, receives) = if out { (routes, own) } else { (own, routes) };
+        let (dtype, element) = self.of.dtype.clone();
+        let Some(group) = self.groups[Role::Expert as usize] else { return after };
+        let spec = CallSpec {
+            bytes: sends.iter().sum::<u64>() * element,
+            sends: Some(sends.into()),
+            receives: Some(receives.into()),
+            dtype: Some(dtype),
+            ..CallSpec::new(Collective::AllToAll, self.job.group(group))
+        };
+        let work = self.job.call_of(spec);
+        self.push(name, work, &after)
     }
 
     fn message(&mut self, peer: u32, tag: u64) -> MessageSpec {

@@ -25,8 +25,11 @@ pub(crate) fn small() -> Transformer {
         expert: 1,
         experts: 0,
         top_k: 2,
+        skew: 100,
         schedule: Schedule::OneForwardOneBackward,
         zero: 0,
+        shard: 0,
+        prefetch: false,
         sequence_parallel: false,
         recompute: Recompute::None,
         recompute_layers: 0,
@@ -292,6 +295,108 @@ fn virtual_stages_divide_the_layers_and_lose_nothing() {
         found
     };
     assert_eq!((layers(0), layers(1)), (vec![0, 2, 4, 6], vec![1, 3, 5, 7]));
+}
+
+#[test]
+fn every_schedule_computes_and_says_the_same() {
+    let of = Transformer { layers: 8, micro_batches: 5, pipeline: 2, data: 2, tensor: 2, zero: 2, ..small() };
+    let whole = job(&of);
+    for schedule in Schedule::ALL {
+        let v = schedule.is_v();
+        let cut = job(&Transformer { schedule, virtual_stages: if v { 2 } else { 1 }, ..of.clone() });
+        let all = |job: &Workload| [0, 4].map(|rank| computed(job, rank)).iter().sum::<u64>();
+        assert_eq!(all(&cut), all(&whole), "{schedule:?}");
+        let sums = |job: &Workload| {
+            [0, 4].map(|rank| called(job, rank, Collective::ReduceScatter, "dp").1).iter().sum::<u64>()
+        };
+        assert_eq!(sums(&cut), sums(&whole), "{schedule:?}");
+        let borders = if v { 2 * 2 - 2 } else { 1 };
+        let linked = Linked::new(cut).unwrap();
+        assert_eq!(linked.messages.len() as u64, 4 * 2 * of.micro_batches * borders, "{schedule:?}");
+    }
+}
+
+#[test]
+fn gradients_of_weights_that_wait_compute_after_those_that_stages_wait_for() {
+    let of = Transformer { pipeline: 2, schedule: Schedule::ZeroBubble, ..small() };
+    let job = job(&of);
+    let named = |rank: u32, what: &str| -> Vec<u32> {
+        let graph = job.graph(rank);
+        (0..graph.nodes().len() as u32).filter(|&at| graph.name(at).contains(what)).collect()
+    };
+    for rank in 0..2 {
+        let (inputs, weights) = (named(rank, "mlp.up.dgrad"), named(rank, "mlp.up.wgrad"));
+        assert_eq!(inputs.len(), weights.len());
+        // The second stage has computed the gradients of a second micro-batch before the first weights.
+        let before = inputs.iter().filter(|&&at| at < weights[0]).count() as u64;
+        assert_eq!(before, [1, 2][rank as usize] * of.layers / 2);
+    }
+}
+
+#[test]
+fn a_busy_expert_gets_what_the_others_do_not() {
+    let of = Transformer {
+        data: 4,
+        expert: 4,
+        experts: 8,
+        tensor: 2,
+        pipeline: 2,
+        sequence_parallel: true,
+        skew: 250,
+        ..small()
+    };
+    let (even, job) = (job(&Transformer { skew: 100, ..of.clone() }), job(&of));
+    let rows = |job: &Workload, rank| operations(job, rank, |name| name.contains("experts.up"));
+    let all = |job: &Workload| (0..8).map(|rank| rows(job, rank)).sum::<u64>();
+    assert_eq!(all(&job), all(&even), "tokens are neither lost nor made");
+    assert!(rows(&job, 0) * 10 / rows(&even, 0) == 25 && rows(&job, 0) == rows(&job, 1), "2.5 times the mean");
+    assert!((2..8).all(|rank| rows(&job, rank) == rows(&job, 2)) && rows(&job, 2) < rows(&even, 2));
+    assert_eq!(job.graphs.len(), 2 * even.graphs.len());
+    let all_to_all = |rank: u32| {
+        let graph = job.graph(rank);
+        let specs = (0..graph.nodes().len() as u32).filter_map(move |at| graph.spec(at).cloned());
+        specs.filter(|spec| spec.collective == Collective::AllToAll).collect::<Vec<_>>()
+    };
+    let parts: Vec<_> = [0, 2, 4, 6].map(all_to_all).into();
+    for call in 0..parts[0].len() {
+        for (from, sender) in parts.iter().enumerate() {
+            for (to, receiver) in parts.iter().enumerate() {
+                let sent = sender[call].sends.as_ref().unwrap()[to];
+                assert_eq!(sent, receiver[call].receives.as_ref().unwrap()[from]);
+            }
+        }
+    }
+}
+
+#[test]
+fn hybrid_shards_lie_within_a_group_and_gradients_are_added_over_groups() {
+    let of = Transformer { data: 8, zero: 3, shard: 4, micro_batches: 1, ..small() };
+    let whole = job(&Transformer { shard: 0, ..of.clone() });
+    let job = job(&of);
+    let (_, gathered) = called(&job, 0, Collective::AllGather, "shard");
+    assert_eq!(gathered, 2 * called(&whole, 0, Collective::AllGather, "dp").1, "a shard is twice as large");
+    let (count, scattered) = called(&job, 0, Collective::ReduceScatter, "shard");
+    let (sums, added) = called(&job, 0, Collective::AllReduce, "replica");
+    assert_eq!((sums, 4 * added), (count, scattered));
+    let members = |rank: u32, of: &str| {
+        (0..).map(|slot| job.group(rank, slot)).find(|group| group.name.starts_with(of)).unwrap().ranks.to_vec()
+    };
+    assert_eq!(members(5, "shard"), [4, 5, 6, 7]);
+    assert_eq!(members(5, "replica"), [1, 5]);
+}
+
+#[test]
+fn parameters_of_an_optimizer_of_shards_come_while_the_first_micro_batch_computes() {
+    let of = Transformer { data: 4, zero: 1, prefetch: true, ..small() };
+    let (early, late) = (job(&of), job(&Transformer { prefetch: false, ..of.clone() }));
+    assert_eq!(called(&early, 0, Collective::AllGather, "dp"), called(&late, 0, Collective::AllGather, "dp"));
+    let places = |job: &Workload| -> Vec<u32> {
+        let graph = job.graph(0);
+        (0..graph.nodes().len() as u32).filter(|&at| graph.name(at) == "parameters").collect()
+    };
+    assert_eq!(places(&early)[0], 0);
+    let first = (0..).find(|&at| early.graph(0).name(at) == "layer3.mlp.up").unwrap();
+    assert!(places(&early).iter().all(|&at| at < first) && places(&late).iter().all(|&at| at > first));
 }
 
 #[test]
