@@ -189,7 +189,9 @@ def test_gradients_of_weights_fill_the_bubble() -> None:
 
 
 def test_parameters_that_come_early_lie_behind_the_first_micro_batch() -> None:
-    of = Transformer(layers=4, hidden=512, heads=4, sequence=512, vocabulary=1, dp=8, zero=1, micro_batches=2)
+    of = Transformer(
+        layers=4, hidden=512, heads=4, sequence=512, vocabulary=1, dp=8, zero=1, micro_batches=2, bucket_bytes=1 << 20
+    )
     late, early = (
         ahbm.open(replace(of, prefetch=prefetch).workload(), topology="npu_ring_8", overrides=ROOF).run()
         for prefetch in (False, True)
