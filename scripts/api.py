@@ -9,6 +9,7 @@ import inspect
 import sys
 from dataclasses import fields as fields_of
 from dataclasses import is_dataclass
+from enum import Enum
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -82,6 +83,7 @@ def entry(name: str, value: Any, level: int = 3) -> str:
     lines.append(f"{first(value)}\n")
     if isinstance(value, type) and not issubclass(value, BaseException):
         rows = [f"- fields: {', '.join(fields)}"] if (fields := declared(value)) else []
+        rows += [f"- {', '.join(f'`{each.name}`' for each in value)}"] if issubclass(value, Enum) else []
         rows += [member(key, each) for key, each in members(value)]
         lines += [*rows, ""] if rows else []
     return "\n".join(lines)
@@ -98,7 +100,7 @@ def members(kind: type) -> list[tuple[str, Any]]:
     if kind.__name__ in SHOWN:
         names = [name for name in SHOWN[kind.__name__] if name in found]
     known = [(name, inspect.getattr_static(kind, name)) for name in names]
-    return [(name, value) for name, value in known if first(value)]
+    return [(name, value) for name, value in known if first(value) and not isinstance(value, Enum)]
 
 
 def declared(kind: type) -> list[str]:
@@ -111,7 +113,9 @@ def declared(kind: type) -> list[str]:
 def member(name: str, value: Any) -> str:
     """A line of the list of members."""
     function = value.__func__ if isinstance(value, staticmethod | classmethod) else value
-    called = signature(function).replace("(self, ", "(").replace("(self)", "()") if callable(function) else ""
+    called = signature(function) if callable(function) else ""
+    for own in ("self, /", "self", "cls", "/"):
+        called = called.replace(f"({own}, ", "(").replace(f"({own})", "()")
     return f"- `{name}{called}`: {first(function)}"
 
 
