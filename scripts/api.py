@@ -9,6 +9,7 @@ import inspect
 import sys
 from dataclasses import fields as fields_of
 from dataclasses import is_dataclass
+from enum import Enum
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -30,8 +31,32 @@ SHOWN = {
         *("cubes", "pes", "cube_w", "cube_h", "sip_w", "sip_h", "sip_d", "links_between_sips", "sip_edges", "library"),
         *("protocols", "bands", "assumed", "switch_reduces", "kernel_ps"),
     ),
+    "Explanation": (
+        *("bound_ps", "latency_ps", "timeline_hash", "by_category", "agents_by_category", "steps", "kinds", "ranks"),
+        *("links", "collisions", "advice", "advise", "what_if", "stretches", "operations", "path", "machine"),
+        *("to_json", "text"),
+    ),
+    "Report": (
+        *("explain", "inspect", "numerics", "program", "write_timeline", "write_trace", "right", "program_hash"),
+        *("bound_ps", "bound_ns", "percent_of_bound", "limited_by", "bound_is_tightest", "to_json", "from_json"),
+    ),
+    "Space": ("of", "spaces", "machines", "count", "to_json"),
+    "Table": (
+        *("unit", "rows", "column", "numbers", "to_arrow", "to_pandas", "to_polars", "csv", "to_csv", "to_jsonl"),
+        *("best", "pareto", "plot", "cells", "reports", "refused", "wrong", "failed"),
+    ),
 }
 """Of classes that serve the package too, what is for others; `help` has the rest."""
+
+CALLS = """`group` is all ranks where it is None. With `async_op=True` a call returns a `Work` at once, else None
+when it has ended.
+"""
+SHORT = (
+    ("group: ProcessGroup | None = None", "group=None"),
+    ("async_op: bool = False) -> Work | None", "async_op=False)"),
+    ("op: object = <ReduceOp.SUM: 'sum'>", "op=ReduceOp.SUM"),
+)
+"""What the signatures of collectives have in common, and how the page spells it."""
 
 
 def render() -> str:
@@ -42,12 +67,17 @@ def render() -> str:
     parts += ["## What you are given, or give\n"]
     kinds = {name: value for name, value in values.items() if isinstance(value, type)}
     parts += [entry(f"ahbm.{name}", value) for name, value in kinds.items() if not issubclass(value, Exception)]
-    parts += ["## ahbm.distributed\n", f"{first(ahbm.distributed)} As `import ahbm.distributed as dist`.\n"]
+    parts += ["## ahbm.distributed\n", f"{first(ahbm.distributed)} As `import ahbm.distributed as dist`.\n", CALLS]
     listed = public(ahbm.distributed)
-    parts += ["\n".join(member(name, value) for name, value in listed if not isinstance(value, type)) + "\n"]
+    calls = "\n".join(member(name, value) for name, value in listed if not isinstance(value, type)) + "\n"
+    for long, short in SHORT:
+        calls = calls.replace(long, short)
+    parts += [calls]
     parts += [entry(f"ahbm.distributed.{name}", value) for name, value in listed if isinstance(value, type)]
-    parts += ["## ahbm.errors\n", f"{first(ahbm.errors)} `ahbm.AhbmError` is the base of all.\n"]
-    parts += ["\n".join(fault(name, value) for name, value in public(ahbm.errors) if is_fault(value)) + "\n"]
+    parts += ["## ahbm.errors\n", f"{first(ahbm.errors)} [Errors](errors.md) has the families. Beside them:\n"]
+    faults = [(name, value) for name, value in public(ahbm.errors) if is_fault(value)]
+    families = {*ahbm.errors.FAMILIES.values()} - {ahbm.errors.AhbmError}
+    parts += ["\n".join(fault(name, value) for name, value in faults if value not in families) + "\n"]
     parts += [entry(f"ahbm.errors.{name}", getattr(ahbm.errors, name)) for name in ("Finding", "Site")]
     return "\n".join(part for part in parts if part)
 
@@ -82,6 +112,7 @@ def entry(name: str, value: Any, level: int = 3) -> str:
     lines.append(f"{first(value)}\n")
     if isinstance(value, type) and not issubclass(value, BaseException):
         rows = [f"- fields: {', '.join(fields)}"] if (fields := declared(value)) else []
+        rows += [f"- {', '.join(f'`{each.name}`' for each in value)}"] if issubclass(value, Enum) else []
         rows += [member(key, each) for key, each in members(value)]
         lines += [*rows, ""] if rows else []
     return "\n".join(lines)
@@ -98,7 +129,7 @@ def members(kind: type) -> list[tuple[str, Any]]:
     if kind.__name__ in SHOWN:
         names = [name for name in SHOWN[kind.__name__] if name in found]
     known = [(name, inspect.getattr_static(kind, name)) for name in names]
-    return [(name, value) for name, value in known if first(value)]
+    return [(name, value) for name, value in known if first(value) and not isinstance(value, Enum)]
 
 
 def declared(kind: type) -> list[str]:
@@ -111,7 +142,9 @@ def declared(kind: type) -> list[str]:
 def member(name: str, value: Any) -> str:
     """A line of the list of members."""
     function = value.__func__ if isinstance(value, staticmethod | classmethod) else value
-    called = signature(function).replace("(self, ", "(").replace("(self)", "()") if callable(function) else ""
+    called = signature(function) if callable(function) else ""
+    for own in ("self, /", "self", "cls", "/"):
+        called = called.replace(f"({own}, ", "(").replace(f"({own})", "()")
     return f"- `{name}{called}`: {first(function)}"
 
 

@@ -46,8 +46,8 @@ def tables() -> str:
     assert {row[0][5] for row in known} == set(HEADINGS), "a family without a heading"
     parts = []
     for letter, family in HEADINGS.items():
-        rows = [f"| `{code}` | {' | '.join(row)} |" for code, *row in known if code[5] == letter]
-        head = ["| code | meaning | for example | what to do |", "|---|---|---|---|"]
+        rows = [f"| `{code}` | {meaning} | {advice} |" for code, meaning, _, advice in known if code[5] == letter]
+        head = ["| code | meaning | what to do |", "|---|---|---|"]
         parts.append("\n".join([f"## {letter}: {family.subject}", "", *head, *rows, ""]))
     return "\n" + "\n".join(parts) + "\n"
 
