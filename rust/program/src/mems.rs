@@ -29,7 +29,7 @@ impl Run {
         Self { buffer: mem.buffer, from, count: 1, offset: mem.offset, step: 0 }
     }
 
-    fn at(&self, number: u32) -> Mem {
+    pub(crate) fn at(&self, number: u32) -> Mem {
         Mem { buffer: self.buffer, offset: self.offset.wrapping_add(self.step.wrapping_mul((number - self.from).into())) }
     }
 
@@ -65,6 +65,27 @@ impl Run {
     }
 }
 
+/// Appends operands to runs, each of which stays as long as can be; `more.from` is not asked for.
+pub(crate) fn append(runs: &mut Vec<Run>, more: Run) {
+    let mut done = 0;
+    while done < more.count {
+        let mem = more.at(more.from + done);
+        done += 1;
+        let mut from = 0;
+        if let Some(run) = runs.last_mut() {
+            from = run.from + run.count;
+            if run.take(mem) {
+                if run.step == more.step {
+                    run.count += more.count - done;
+                    return;
+                }
+                continue;
+            }
+        }
+        runs.push(Run::alone(from, mem));
+    }
+}
+
 /// Distinct memory operands, in order of first use. A list is kept as its runs: a program of thousands of agents has as
 /// many lists, each as long as a ring and of few runs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -87,10 +108,8 @@ impl From<&[Mem]> for Mems {
 impl FromIterator<Mem> for Mems {
     fn from_iter<I: IntoIterator<Item = Mem>>(mems: I) -> Self {
         let mut runs: Vec<Run> = Vec::new();
-        for (mem, number) in mems.into_iter().zip(0..) {
-            if !runs.last_mut().is_some_and(|run| run.take(mem)) {
-                runs.push(Run::alone(number, mem));
-            }
+        for mem in mems {
+            append(&mut runs, Run::alone(0, mem));
         }
         Self::of(&runs)
     }

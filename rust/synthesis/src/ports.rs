@@ -18,7 +18,7 @@
 use ahbm_machine::{Coord, DmaChannels, Machine, NetworkModel, Node, PeId, Ps, Rate};
 use ahbm_plan::Collective;
 use ahbm_program::{BufferId, Move, OpKind, Program};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What has to be moved, in bytes: at the root, at every other party, and among all of them.
@@ -99,7 +99,9 @@ impl<'a> Engines<'a> {
     /// Those of a program, of which each SIP is a party or, `by_tile`, each cube. None where that bounds nothing: data
     /// travel without messages, or a cube that is a party has several PEs.
     pub fn of(program: &Program, machine: &'a Machine, by_tile: bool) -> Option<Self> {
-        if program.bodies.iter().any(|body| body.ops.iter().any(|op| is_copied_by_others(&op.kind))) {
+        // Bodies of one class of agents share their operations.
+        let ops: FxHashSet<_> = program.bodies.iter().map(|body| &body.ops).collect();
+        if ops.into_iter().any(|ops| ops.iter().any(|op| is_copied_by_others(&op.kind))) {
             return None;
         }
         let party = |at: Coord| (at.sip, if by_tile { at.cube } else { 0 });

@@ -1,7 +1,7 @@
 //! The bodies of a class's members.
 
 use super::columns::Columns;
-use super::operands::{Operands, are_distinct};
+use super::operands::{self, Operands, distinct};
 use super::{Access, Class, Group, Surroundings, Way};
 use crate::{Body, Comm, Map, Mem, Mems, Move, Op, OpKind, Set, Shared};
 use ahbm_machine::{Coord, Direction};
@@ -92,7 +92,7 @@ impl Distinct {
 }
 
 /// Per memory operand, direction and group of the class: the number that it has in a member's body.
-type Numbers = (Vec<u32>, Vec<u16>, Vec<u32>);
+type Numbers = (operands::Numbers, Vec<u16>, Vec<u32>);
 
 impl<'a> Members<'a> {
     pub(super) fn new(class: &'a Class, around: &'a Surroundings<'a>) -> Self {
@@ -120,7 +120,6 @@ impl<'a> Members<'a> {
         self.mems.clear();
         self.groups.clear();
         self.directions.clear();
-        self.numbers.0.clear();
         self.numbers.1.clear();
         self.numbers.2.clear();
         if class.accesses.len() > class.mems.len() {
@@ -128,14 +127,19 @@ impl<'a> Members<'a> {
                 self.mem(columns, lane, access)?;
             }
         }
-        let runs = self.block.of(lane).filter(|runs| class.groups.is_empty() && are_distinct(runs));
-        let seen = runs.map(|runs| if *runs == *self.last.0.runs() { self.last.0.clone() } else { Mems::of(runs) });
+        // Groups may name operands besides.
+        let told = self.block.of(lane).filter(|_| class.groups.is_empty()).and_then(distinct);
+        let seen = told.map(|(runs, numbers)| {
+            self.numbers.0 = numbers;
+            if runs == self.last.0.runs() { self.last.0.clone() } else { Mems::of(&runs) }
+        });
         if seen.is_none() {
+            let mut numbers = Vec::with_capacity(class.mems.len());
             for &access in &class.mems {
                 let mem = self.mem(columns, lane, &class.accesses[access as usize])?;
-                let number = self.mems.insert(mem);
-                self.numbers.0.push(number);
+                numbers.push(self.mems.insert(mem));
             }
+            self.numbers.0 = numbers.into_iter().collect();
         }
         for way in &class.ways {
             let direction = match *way {
@@ -163,9 +167,6 @@ impl<'a> Members<'a> {
         let ops = if known == (class.mems.len(), class.ways.len(), class.groups.len()) {
             class.body.ops.clone()
         } else {
-            if seen.is_some() {
-                self.numbers.0.extend(0..named as u32);
-            }
             self.renumbered()
         };
         let mems = seen.unwrap_or_else(|| self.mems.list[..].into());
@@ -217,7 +218,7 @@ impl<'a> Members<'a> {
 }
 
 fn renamed(kind: OpKind, (mems, ways, groups): &Numbers) -> OpKind {
-    let mem = |mem: u32| mems[mem as usize];
+    let mem = |mem: u32| mems.of(mem);
     let way = |dir: u16| ways[usize::from(dir)];
     let several = |group: u32| groups[group as usize];
     match kind {

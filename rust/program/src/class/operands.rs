@@ -2,7 +2,8 @@
 
 use super::columns::{Columns, LANES};
 use super::{Class, View};
-use crate::mems::Run;
+use crate::Mem;
+use crate::mems::{Run, append};
 use std::cmp::Ordering;
 
 /// Per agent of a block, the memory that its operations name, in order.
@@ -119,72 +120,202 @@ impl Operands {
     }
 }
 
+/// Numbers of operands, by first use: from an operand on, and so many, each has the next number.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub(super) struct Numbers(Vec<(u32, u32)>);
+
+impl Numbers {
+    /// The operands that follow have these numbers.
+    fn push(&mut self, at: u32, number: u32) {
+        if self.0.last().is_none_or(|&(from, first)| first + (at - from) != number) {
+            self.0.push((at, number));
+        }
+    }
+
+    /// The number of an operand.
+    pub(super) fn of(&self, operand: u32) -> u32 {
+        let (from, first) = self.0[self.0.partition_point(|&(from, _)| from <= operand) - 1];
+        first + (operand - from)
+    }
+}
+
+impl FromIterator<u32> for Numbers {
+    fn from_iter<I: IntoIterator<Item = u32>>(numbers: I) -> Self {
+        let mut this = Self::default();
+        numbers.into_iter().zip(0..).for_each(|(number, at)| this.push(at, number));
+        this
+    }
+}
+
 /// Most stretches of rising or falling offsets that are looked for.
 const STRETCHES: usize = 8;
+/// Operands of a run that are looked for one by one.
+const SINGLE: u32 = 4;
 
-/// Whether operands are seen to be distinct at a glance: those whose offsets rise, or fall, in a few stretches that do not
-/// overlap, as round a ring.
-pub(super) fn are_distinct(runs: &[Run]) -> bool {
-    let mut stretches: Vec<(u16, u64, u64, Ordering)> = Vec::with_capacity(STRETCHES);
-    for run in runs {
+/// Runs whose offsets rise, or fall, from one to the next.
+struct Stretch {
+    buffer: u16,
+    /// The offset that it begins with, and ends with.
+    first: u64,
+    last: u64,
+    way: Ordering,
+    /// The first of its runs among those that are kept.
+    runs: usize,
+}
+
+impl Stretch {
+    fn meets(&self, run: &Run) -> bool {
+        let [one, other] = [(self.first, self.last), (run.offset, run.last().offset)].map(|(a, b)| (a.min(b), a.max(b)));
+        self.buffer == run.buffer && one.0 <= other.1 && other.0 <= one.1
+    }
+}
+
+/// Operands as they are met: the distinct ones, and what tells equal ones.
+#[derive(Default)]
+struct Met {
+    stretches: Vec<Stretch>,
+    /// Distinct ones, as they were found; `from` is the number.
+    kept: Vec<Run>,
+    count: u32,
+}
+
+impl Met {
+    /// The number of an operand that was met before.
+    fn number(&self, mem: Mem) -> Option<u32> {
+        let ends = self.stretches.iter().skip(1).map(|stretch| stretch.runs).chain([self.kept.len()]);
+        self.stretches.iter().zip(ends).find_map(|(stretch, end)| {
+            let runs = &self.kept[stretch.runs..end];
+            let before = |run: &Run| match stretch.way {
+                Ordering::Greater => run.offset >= mem.offset,
+                _ => run.offset <= mem.offset,
+            };
+            let run = runs[..runs.partition_point(before)].last().filter(|run| run.buffer == mem.buffer)?;
+            let (way, step) = (mem.offset.wrapping_sub(run.offset), run.step);
+            let (way, step) = if (step as i64) < 0 { (way.wrapping_neg(), step.wrapping_neg()) } else { (way, step) };
+            let place = if way == 0 { 0 } else { way.checked_div(step).filter(|place| place * step == way)? };
+            (place < run.count.into()).then(|| run.from + place as u32)
+        })
+    }
+
+    /// Takes operands that are not among those before; none where there would be too many stretches.
+    fn take(&mut self, run: Run) -> Option<()> {
         let (first, last) = (run.offset, run.last().offset);
-        let way = first.cmp(&last);
-        if run.wraps() || run.count > 1 && way == Ordering::Equal {
-            return false;
-        }
-        if let Some((buffer, _, end, own)) = stretches.last_mut() {
-            let towards = (*end).cmp(&first);
+        let own = first.cmp(&last);
+        let full = self.stretches.len() == STRETCHES;
+        let goes_on = self.stretches.last_mut().filter(|stretch| {
+            let towards = stretch.last.cmp(&first);
             let goes = |way: Ordering| way == Ordering::Equal || way == towards;
-            if *buffer == run.buffer && towards != Ordering::Equal && goes(*own) && goes(way) {
-                (*end, *own) = (last, towards);
-                continue;
+            stretch.buffer == run.buffer && goes(stretch.way) && goes(own)
+        });
+        match goes_on {
+            Some(stretch) => (stretch.way, stretch.last) = (stretch.last.cmp(&first), last),
+            None if full => return None,
+            None => {
+                self.stretches.push(Stretch { buffer: run.buffer, first, last, way: own, runs: self.kept.len() });
             }
         }
-        if stretches.len() == STRETCHES {
-            return false;
+        self.kept.push(Run { from: self.count, ..run });
+        self.count += run.count;
+        Some(())
+    }
+}
+
+/// The distinct ones among operands, and the number of each; none where that is not seen at a glance. It is where offsets
+/// rise, or fall, in a few stretches that do not overlap, as round a ring, and few of them come twice.
+pub(super) fn distinct(runs: &[Run]) -> Option<(Vec<Run>, Numbers)> {
+    let (mut met, mut numbers) = (Met::default(), Numbers::default());
+    for run in runs {
+        if run.wraps() {
+            return None;
         }
-        stretches.push((run.buffer, first, last, way));
+        if (run.step != 0 || run.count == 1) && !met.stretches.iter().any(|stretch| stretch.meets(run)) {
+            numbers.push(run.from, met.count);
+            met.take(*run)?;
+            continue;
+        }
+        if run.count > SINGLE {
+            return None;
+        }
+        for at in run.from..run.from + run.count {
+            let mem = run.at(at);
+            let known = met.number(mem);
+            numbers.push(at, known.unwrap_or(met.count));
+            if known.is_none() {
+                met.take(Run::alone(0, mem))?;
+            }
+        }
     }
-    for (_, first, last, _) in &mut stretches {
-        (*first, *last) = ((*first).min(*last), (*first).max(*last));
-    }
-    stretches.sort_unstable_by_key(|&(buffer, first, ..)| (buffer, first));
-    stretches.windows(2).all(|pair| pair[0].0 < pair[1].0 || pair[0].2 < pair[1].1)
+    let mut distinct = Vec::with_capacity(met.kept.len());
+    met.kept.into_iter().for_each(|run| append(&mut distinct, run));
+    Some((distinct, numbers))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Mem, Mems};
+    use crate::Mems;
 
-    fn seen(offsets: &[u64]) -> bool {
-        let mems: Mems = offsets.iter().map(|&offset| Mem { buffer: 0, offset }).collect();
-        are_distinct(mems.runs())
+    /// As [`distinct`], by comparing each with all before.
+    fn by_hand(list: &[Mem]) -> (Vec<Mem>, Vec<u32>) {
+        let mut found: Vec<Mem> = Vec::new();
+        let number = |&mem: &Mem| {
+            found.iter().position(|&other| other == mem).unwrap_or_else(|| {
+                found.push(mem);
+                found.len() - 1
+            }) as u32
+        };
+        let numbers = list.iter().map(number).collect();
+        (found, numbers)
+    }
+
+    /// Whether it is seen at a glance; what is seen is right.
+    fn seen(list: &[(u16, u64)]) -> bool {
+        let list: Vec<Mem> = list.iter().map(|&(buffer, offset)| Mem { buffer, offset }).collect();
+        let Some((runs, numbers)) = distinct(Mems::from(&list[..]).runs()) else { return false };
+        let (wanted, by) = by_hand(&list);
+        assert_eq!(Mems::of(&runs), Mems::from(&wanted[..]), "{list:?}");
+        assert_eq!((0..list.len() as u32).map(|at| numbers.of(at)).collect::<Vec<_>>(), by, "{list:?}");
+        assert_eq!(numbers, by.into_iter().collect(), "{list:?}");
+        true
+    }
+
+    fn of(offsets: &[u64]) -> bool {
+        seen(&offsets.iter().map(|&offset| (0, offset)).collect::<Vec<_>>())
     }
 
     #[test]
-    fn what_is_called_distinct_is() {
-        assert!(seen(&[]));
-        assert!(seen(&[4]));
-        assert!(seen(&[3, 2, 1, 0, 7, 6, 5, 4]));
-        assert!(seen(&[5, 6, 7, 1, 2]));
-        assert!(seen(&[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]), "one stretch of many runs");
-        assert!(!seen(&[3, 2, 1, 3]));
-        assert!(!seen(&[1, 1]));
-        assert!(!seen(&[0, 9, 5]), "5 is within a stretch");
-        let two: Mems = [(0, 3), (1, 3), (0, 4)].map(|(buffer, offset)| Mem { buffer, offset }).into_iter().collect();
-        assert!(are_distinct(two.runs()));
+    fn equal_operands_are_told() {
+        assert!(of(&[]));
+        assert!(of(&[4]));
+        assert!(of(&[3, 2, 1, 0, 7, 6, 5, 4]));
+        assert!(of(&[3, 2, 1, 0, 7, 6, 5, 4, 4]), "the last of a ring comes twice");
+        assert!(of(&[3, 2, 1, 0, 7, 6, 5, 4, 6, 3, 8, 9]));
+        assert!(of(&[5, 6, 7, 1, 2]));
+        assert!(of(&[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 256, 255]), "one stretch of many runs");
+        assert!(of(&[1, 1]));
+        assert!(!of(&[0, 9, 8, 7, 6, 5, 4]), "they are within a stretch");
+        assert!(seen(&[(0, 3), (1, 3), (0, 4), (1, 3)]));
         let mut state = 7u64;
+        let mut random = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        let mut glances = 0;
         for _ in 0..20_000 {
-            let offsets: Vec<u64> = (0..state % 7)
-                .map(|_| {
-                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                    (state >> 60) % 12
-                })
-                .collect();
-            state = state.wrapping_add(0x9e37_79b9);
-            let distinct = offsets.iter().collect::<std::collections::BTreeSet<_>>().len() == offsets.len();
-            assert!(distinct || !seen(&offsets), "{offsets:?}");
+            let few: Vec<(u16, u64)> = (0..random(9)).map(|_| (random(5) as u16 / 4, random(12))).collect();
+            glances += u32::from(seen(&few));
+            // Stretches, with some of their operands again.
+            let mut many: Vec<(u16, u64)> = Vec::new();
+            for stretch in 0..1 + random(3) {
+                let (count, step, falls) = (1 + random(9), 1 + random(3), random(2) == 0);
+                let offset = |at: u64| 100 * stretch + step * if falls { count - at } else { at };
+                many.extend((0..count).map(|at| (0, offset(at))));
+                for _ in 0..random(3) {
+                    many.push(many[random(many.len() as u64) as usize]);
+                }
+            }
+            glances += u32::from(seen(&many));
         }
+        assert!(glances > 20_000, "{glances}");
     }
 }
