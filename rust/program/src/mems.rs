@@ -30,7 +30,10 @@ impl Run {
     }
 
     pub(crate) fn at(&self, number: u32) -> Mem {
-        Mem { buffer: self.buffer, offset: self.offset.wrapping_add(self.step.wrapping_mul((number - self.from).into())) }
+        Mem {
+            buffer: self.buffer,
+            offset: self.offset.wrapping_add(self.step.wrapping_mul((number - self.from).into())),
+        }
     }
 
     /// The last one.

@@ -159,9 +159,9 @@ impl Flow {
         let body = program.body(agent);
         let kind = body.ops[op as usize].kind;
         let bytes = kind.operands().tile.map_or(0, |tile| body.tiles[tile as usize].bytes());
-        let here = body.touched(kind).filter(|&(mem, writes)| {
-            writes == written && program.buffer(agent, body.mems.buffer(mem)) == buffer
-        });
+        let here = body
+            .touched(kind)
+            .filter(|&(mem, writes)| writes == written && program.buffer(agent, body.mems.buffer(mem)) == buffer);
         here.map(|(mem, _)| {
             let start = body.mems.at(mem).offset;
             start..start.saturating_add(bytes)

@@ -165,7 +165,8 @@ struct Stretch {
 
 impl Stretch {
     fn meets(&self, run: &Run) -> bool {
-        let [one, other] = [(self.first, self.last), (run.offset, run.last().offset)].map(|(a, b)| (a.min(b), a.max(b)));
+        let [one, other] =
+            [(self.first, self.last), (run.offset, run.last().offset)].map(|(a, b)| (a.min(b), a.max(b)));
         self.buffer == run.buffer && one.0 <= other.1 && other.0 <= one.1
     }
 }

@@ -103,9 +103,10 @@ fn report(program: &Program, node: Node, load: &Load, need: u64, capacity: u64, 
 fn first_use(program: &Program, buffer: BufferId) -> Option<(AgentId, usize)> {
     (0..program.agents.len()).map(|a| AgentId(a as u32)).find_map(|agent| {
         let body = program.body(agent);
-        let op = body.ops.iter().position(|op| {
-            body.touched(op.kind).any(|(m, _)| program.buffer(agent, body.mems.buffer(m)) == buffer)
-        })?;
+        let op = body
+            .ops
+            .iter()
+            .position(|op| body.touched(op.kind).any(|(m, _)| program.buffer(agent, body.mems.buffer(m)) == buffer))?;
         Some((agent, op))
     })
 }

@@ -81,7 +81,12 @@ mod tests {
             let links: Vec<Link> = ring
                 .chain(more)
                 .filter(|(from, to)| from != to)
-                .map(|(from, to)| Link { from, to, latency_ps: random(1 + case % 7), rate: Rate::from_gbs(1.0).unwrap() })
+                .map(|(from, to)| Link {
+                    from,
+                    to,
+                    latency_ps: random(1 + case % 7),
+                    rate: Rate::from_gbs(1.0).unwrap(),
+                })
                 .collect();
             let graph = Graph::new(nodes, links).unwrap();
             let mut distances = Distances::new(&graph);
