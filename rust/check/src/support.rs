@@ -112,7 +112,7 @@ impl<'p> Subject<'p> {
 /// The bytes of a memory operand.
 pub(crate) fn bytes(program: &Program, agent: AgentId, mem: u32, tile: u32) -> (BufferId, Range<u64>) {
     let body = program.body(agent);
-    let mem = body.mems[mem as usize];
+    let mem = body.mems.at(mem);
     (program.buffer(agent, mem.buffer), mem.offset..mem.offset + body.tiles[tile as usize].bytes())
 }
 

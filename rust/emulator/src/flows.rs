@@ -14,7 +14,7 @@ pub fn flows(program: &Program, machine: &Machine) -> Vec<(u32, u32)> {
     for (index, agent) in program.agents.iter().enumerate() {
         let (id, body) = (AgentId(index as u32), program.body(AgentId(index as u32)));
         let own = machine.coord(agent.place).sip;
-        let of = |mem: u32| sip(program.buffers[program.buffer(id, body.mems[mem as usize].buffer).0 as usize].node);
+        let of = |mem: u32| sip(program.buffers[program.buffer(id, body.mems.buffer(mem)).0 as usize].node);
         let mut sent = BTreeSet::new();
         for op in &body.ops {
             match op.kind {

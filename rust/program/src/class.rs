@@ -6,6 +6,7 @@
 
 mod columns;
 mod member;
+mod operands;
 #[cfg(test)]
 mod tests;
 
@@ -157,6 +158,7 @@ impl Class {
             }
             let failed = columns.compute_all() & alive;
             leave(failed, self.conditions.len(), &|_| None);
+            members.block(&columns);
             for lane in lanes(alive & !failed) {
                 match members.body(&columns, lane, (around.coord)(block[lane])) {
                     Some(body) => split.members.push((block[lane], body)),

@@ -103,7 +103,8 @@ fn body(h: &mut Hasher, body: &Body) {
         h.word(dtype(t.dtype));
         h.list(&t.shape, |h, &d| h.word(d));
     });
-    h.list(&body.mems, |h, m| h.words([m.buffer.into(), m.offset]));
+    h.word(body.mems.len() as u64);
+    body.mems.iter().for_each(|m| h.words([m.buffer.into(), m.offset]));
     // Programs without groups have the hashes that they had before there were any.
     if !body.groups.is_empty() {
         h.list(&body.groups, |h, group| h.list(group, |h, &mem| h.word(mem.into())));

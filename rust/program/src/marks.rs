@@ -68,7 +68,7 @@ pub fn marked(program: &Program, marks: &[Mark]) -> (Program, Vec<u32>) {
 
 impl Mark {
     fn touches(&self, program: &Program, agent: AgentId, body: &Body, op: &Op, mem: u32) -> bool {
-        let mem = body.mems[mem as usize];
+        let mem = body.mems.at(mem);
         let BufferId(buffer) = program.buffer(agent, mem.buffer);
         let bytes = match op.kind {
             OpKind::Move(

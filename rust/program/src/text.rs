@@ -184,7 +184,7 @@ impl Body {
         let members = |(way, group): (_, u32)| self.groups.get(group as usize).map(|group| (way, group));
         let grouped = groups.filter_map(members).flat_map(|(way, group)| group.iter().map(move |&mem| (way, mem)));
         for (way, mem) in single.chain(grouped) {
-            match self.mems.get(mem as usize) {
+            match self.mems.get(mem) {
                 Some(Mem { buffer, offset }) => write!(out, " {way} buffer {buffer} + {offset}")?,
                 None => write!(out, " {way} ?")?,
             }

@@ -191,7 +191,7 @@ impl State {
         views: usize,
     ) -> Result<(), Diagnostic> {
         let Some(body) = self.builder.body_at(body) else { return Ok(()) };
-        let sip = |mem: u32| places.get(usize::from(body.mems[mem as usize].buffer) / views - 1).map(|place| place.0);
+        let sip = |mem: u32| places.get(usize::from(body.mems.buffer(mem)) / views - 1).map(|place| place.0);
         for (number, group) in (0..).zip(&body.groups) {
             let members = group.iter().filter_map(|&mem| sip(mem)).chain([places[at.sip as usize].0]);
             if let Err(finding) = machine.reducing_switch(members) {

@@ -141,7 +141,7 @@ pub(crate) fn bound_between(graph: &Graph, from: u32, to: u32) -> Bound {
     if let Some(bound) = graph.regular().and_then(|shape| shape.between(from, to)) {
         return bound;
     }
-    let (latency_ps, bandwidth_ps) = (graph.distances_ps(from)[to as usize], graph.min_latency_ps());
+    let (latency_ps, bandwidth_ps) = (graph.distances().from(from)[to as usize], graph.min_latency_ps());
     let (hops, cut) = (u64::from(graph.hops(from)[to as usize]), search::between(graph, from, to));
     let (ps, uniform) = (latency_ps.max(bandwidth_ps), graph.uniform());
     Bound { ps, bandwidth_ps, latency_ps, cut, hops, uniform, tightest: true }

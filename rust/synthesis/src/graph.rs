@@ -1,7 +1,9 @@
 //! The network as the synthesizer sees it: NPUs and directed links.
 
+mod distances;
 mod regular;
 
+pub(crate) use distances::Distances;
 pub(crate) use regular::{Regular, Shape};
 
 use ahbm_engine::interrupt::spend;
@@ -363,26 +365,9 @@ impl Graph {
         more.values().all(|&more| more == 0)
     }
 
-    /// Least latency from `root` to every node.
-    pub fn distances_ps(&self, root: u32) -> Vec<Ps> {
-        let mut best = vec![Ps::MAX; self.nodes as usize];
-        let mut queue = std::collections::BinaryHeap::from([(std::cmp::Reverse(0), root)]);
-        best[root as usize] = 0;
-        while let Some((std::cmp::Reverse(at), node)) = queue.pop() {
-            spend(32);
-            if at > best[node as usize] {
-                continue;
-            }
-            for &link in self.out(node) {
-                let link = self.link(link);
-                let next = at + link.latency_ps;
-                if next < best[link.to as usize] {
-                    best[link.to as usize] = next;
-                    queue.push((std::cmp::Reverse(next), link.to));
-                }
-            }
-        }
-        best
+    /// Least latencies from nodes that are asked for.
+    pub(crate) fn distances(&self) -> Distances<'_> {
+        Distances::new(self)
     }
 
     /// The first link from one NPU to another.

@@ -18,7 +18,7 @@
 use ahbm_machine::{Coord, DmaChannels, Machine, NetworkModel, Node, PeId, Ps, Rate};
 use ahbm_plan::Collective;
 use ahbm_program::{BufferId, Move, OpKind, Program};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What has to be moved, in bytes: at the root, at every other party, and among all of them.
@@ -85,6 +85,8 @@ pub struct Engines<'a> {
     machine: &'a Machine,
     /// In order of SIPs and cubes.
     parties: BTreeMap<(u32, u32), Party>,
+    /// PEs of all parties.
+    pes: usize,
     /// A party is the PE of a cube, rather than those of a SIP.
     by_tile: bool,
     /// The quickest rate at which a channel hands bytes over to another party.
@@ -97,7 +99,9 @@ impl<'a> Engines<'a> {
     /// Those of a program, of which each SIP is a party or, `by_tile`, each cube. None where that bounds nothing: data
     /// travel without messages, or a cube that is a party has several PEs.
     pub fn of(program: &Program, machine: &'a Machine, by_tile: bool) -> Option<Self> {
-        if program.bodies.iter().any(|body| body.ops.iter().any(|op| is_copied_by_others(&op.kind))) {
+        // Bodies of one class of agents share their operations.
+        let ops: FxHashSet<_> = program.bodies.iter().map(|body| &body.ops).collect();
+        if ops.into_iter().any(|ops| ops.iter().any(|op| is_copied_by_others(&op.kind))) {
             return None;
         }
         let party = |at: Coord| (at.sip, if by_tile { at.cube } else { 0 });
@@ -106,8 +110,8 @@ impl<'a> Engines<'a> {
         for agent in &program.agents {
             let (pe, at) = (agent.place, machine.coord(agent.place));
             parties.entry(party(at)).or_default().insert(pe, at);
-            for mem in program.bodies[agent.body as usize].mems.iter() {
-                let BufferId(buffer) = program.buffer_table[agent.buffers as usize + usize::from(mem.buffer)];
+            for buffer in program.bodies[agent.body as usize].mems.named() {
+                let BufferId(buffer) = program.buffer_table[agent.buffers as usize + usize::from(buffer)];
                 let holder = match program.buffers[buffer as usize].node {
                     Node::Hbm(holder) | Node::Pe(holder) | Node::Sram(holder) => holder,
                     Node::Io(_) => return None,
@@ -131,8 +135,10 @@ impl<'a> Engines<'a> {
             }
             (key, Party { pes: pes.into_keys().collect(), cubes })
         });
+        let parties: BTreeMap<(u32, u32), Party> = parties.collect();
+        let pes = parties.values().map(|party| party.pes.len()).sum();
         let out = Self::quickest_out(program, machine, by_tile);
-        Some(Self { machine, parties: parties.collect(), by_tile, out, owned })
+        Some(Self { machine, parties, pes, by_tile, out, owned })
     }
 
     /// The quickest first link of all messages between parties.
@@ -210,7 +216,7 @@ impl<'a> Engines<'a> {
             let memory = ports.iter().map(|port| port.write).reduce(Rate::quicker).unwrap_or(Rate::UNLIMITED);
             let share = f64::from(channels) * pes;
             // Per rank on average, where all work together.
-            let parties = if self.by_tile { pes } else { (pes * self.parties.len() as f64 / self.pes()).max(1.0) };
+            let parties = if self.by_tile { pes } else { (pes * self.parties.len() as f64 / self.pes as f64).max(1.0) };
             let each = (share / parties).round() as u64;
             let name = |what: &str| match each {
                 1 => format!("one DMA {what} channel per {of}"),
@@ -242,10 +248,6 @@ impl<'a> Engines<'a> {
             port(load.enters, io(false), "the cubes' ports in from the I/O chiplet");
         }
         best
-    }
-
-    fn pes(&self) -> f64 {
-        self.parties.values().map(|party| party.pes.len()).sum::<usize>() as f64
     }
 }
 

@@ -304,24 +304,22 @@ impl Attribute {
 
     /// Appends the field of a node that holds it.
     pub fn append_to(&self, node: &mut Writer) {
-        node.message(10, &self.encode());
+        node.nested(10, |out| self.fields(out));
     }
 
-    fn encode(&self) -> Vec<u8> {
-        let mut out = Writer::default();
+    fn fields(&self, out: &mut Writer) {
         out.message(1, self.name.as_bytes());
         if let Some(doc) = &self.doc {
             out.message(2, doc.as_bytes());
         }
         match &self.value {
             Value::None => {}
-            Value::Integer(arm, n) => arm.encode(*n, &mut out),
+            Value::Integer(arm, n) => arm.encode(*n, out),
             Value::Double(x) => out.scalar(3, Wire::Fixed64, x.to_bits()),
             Value::Float(x) => out.scalar(5, Wire::Fixed32, x.to_bits().into()),
             Value::Text(text) => out.message(29, text.as_bytes()),
             Value::Raw(field, bytes) => out.message(*field, bytes),
         }
-        out.bytes
     }
 }
 
@@ -415,27 +413,31 @@ impl Node {
     /// The message of the node; attributes may be appended.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
+        self.fields(&mut out);
+        out.bytes
+    }
+
+    fn fields(&self, out: &mut Writer) {
         let number = |out: &mut Writer, field, n| {
             if n != 0 {
                 out.varint(field, n);
             }
         };
-        number(&mut out, 1, self.id);
+        number(out, 1, self.id);
         if !self.name.is_empty() {
             out.message(2, self.name.as_bytes());
         }
-        number(&mut out, 3, self.kind.number().into());
+        number(out, 3, self.kind.number().into());
         out.packed(4, Wire::Varint, &self.ctrl_deps);
         out.packed(5, Wire::Varint, &self.data_deps);
-        number(&mut out, 6, self.start_micros);
-        number(&mut out, 7, self.duration_micros);
+        number(out, 6, self.start_micros);
+        number(out, 7, self.duration_micros);
         for (field, tensors) in (8..).zip(&self.tensors) {
             if let Some(bytes) = tensors {
                 out.message(field, bytes);
             }
         }
-        self.attributes.iter().for_each(|a| a.append_to(&mut out));
-        out.bytes
+        self.attributes.iter().for_each(|a| a.append_to(out));
     }
 
     /// An attribute in any integral arm.
@@ -538,7 +540,7 @@ impl Metadata {
         if !self.version.is_empty() {
             out.message(1, self.version.as_bytes());
         }
-        self.attributes.iter().for_each(|a| out.message(2, &a.encode()));
+        self.attributes.iter().for_each(|a| out.nested(2, |out| a.fields(out)));
         out.bytes
     }
 
@@ -562,6 +564,6 @@ impl Metadata {
 pub fn encode(metadata: &Metadata, nodes: &[Node]) -> Vec<u8> {
     let mut out = Writer::default();
     out.delimited(&metadata.encode());
-    nodes.iter().for_each(|node| out.delimited(&node.encode()));
+    nodes.iter().for_each(|node| out.measured(|out| node.fields(out)));
     out.bytes
 }

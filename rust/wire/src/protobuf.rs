@@ -221,12 +221,32 @@ impl Writer {
         self.bytes.extend_from_slice(bytes);
     }
 
+    /// A message that is written in its place.
+    pub fn nested(&mut self, field: u32, write: impl FnOnce(&mut Self)) {
+        self.key(field, 2);
+        self.measured(write);
+    }
+
+    /// What is written, behind its length.
+    pub fn measured(&mut self, write: impl FnOnce(&mut Self)) {
+        let at = self.bytes.len();
+        // Most messages are short: their length is of one byte.
+        self.bytes.push(0);
+        write(self);
+        let length = self.bytes.len() - at - 1;
+        if length < 0x80 {
+            self.bytes[at] = length as u8;
+        } else {
+            let mut long = Self::default();
+            long.raw_varint(length as u64);
+            self.bytes.splice(at..=at, long.bytes);
+        }
+    }
+
     /// Numbers without keys between them; nothing for none.
     pub fn packed(&mut self, field: u32, wire: Wire, numbers: &[u64]) {
         if !numbers.is_empty() {
-            let mut inner = Writer::default();
-            numbers.iter().for_each(|&n| inner.bits(wire, n));
-            self.message(field, &inner.bytes);
+            self.nested(field, |inner| numbers.iter().for_each(|&n| inner.bits(wire, n)));
         }
     }
 }

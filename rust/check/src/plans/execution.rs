@@ -183,7 +183,7 @@ impl Translation<'_> {
     }
 
     fn cells(&self, program: &Program, body: &Body, agent: AgentId, mem: u32, count: u32) -> Option<Run> {
-        let mem = body.mems[mem as usize];
+        let mem = body.mems.at(mem);
         let buffer = program.buffer(agent, mem.buffer);
         let (rank, space) = self.homes[buffer.0 as usize];
         let buffers = &self.lowered.ranks[rank as usize];

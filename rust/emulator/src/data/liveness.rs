@@ -70,7 +70,7 @@ pub(super) fn shares_memory(program: &Program) -> bool {
 pub(super) fn buffers(body: &Body) -> Vec<(u16, bool)> {
     let mut uses = Vec::new();
     for op in &body.ops {
-        uses.extend(body.touched(op.kind).map(|(mem, writes)| (body.mems[mem as usize].buffer, writes)));
+        uses.extend(body.touched(op.kind).map(|(mem, writes)| (body.mems.buffer(mem), writes)));
     }
     uses.sort_unstable();
     uses.dedup();

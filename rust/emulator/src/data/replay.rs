@@ -409,7 +409,7 @@ impl<'p, 'm, I: Image<'p>> Replay<'p, 'm, I> {
 
     /// Buffer and offset of a memory operand, with the buffer's memory made sure of.
     fn place(&self, agent: AgentId, mem: u32) -> Result<Place, Diagnostic> {
-        let mem = self.program.body(agent).mems[mem as usize];
+        let mem = self.program.body(agent).mems.at(mem);
         let buffer = self.program.buffer(agent, mem.buffer);
         self.image.reserve(buffer)?;
         Ok((buffer, mem.offset))

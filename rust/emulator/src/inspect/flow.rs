@@ -81,7 +81,7 @@ impl Flow {
             }
             let body = program.body(access.agent);
             for (mem, _) in body.touched(body.ops[access.op as usize].kind) {
-                let buffer = program.buffer(access.agent, body.mems[mem as usize].buffer);
+                let buffer = program.buffer(access.agent, body.mems.buffer(mem));
                 let list: &mut Vec<u32> = &mut by_buffer[buffer.0 as usize];
                 if list.last() != Some(&position) {
                     list.push(position);
@@ -159,11 +159,11 @@ impl Flow {
         let body = program.body(agent);
         let kind = body.ops[op as usize].kind;
         let bytes = kind.operands().tile.map_or(0, |tile| body.tiles[tile as usize].bytes());
-        let here = body.touched(kind).filter(|&(mem, writes)| {
-            writes == written && program.buffer(agent, body.mems[mem as usize].buffer) == buffer
-        });
+        let here = body
+            .touched(kind)
+            .filter(|&(mem, writes)| writes == written && program.buffer(agent, body.mems.buffer(mem)) == buffer);
         here.map(|(mem, _)| {
-            let start = body.mems[mem as usize].offset;
+            let start = body.mems.at(mem).offset;
             start..start.saturating_add(bytes)
         })
         .collect()
@@ -229,7 +229,7 @@ impl Flow {
                 let unit = kind.operands().tile.map_or(1, |tile| body.tiles[tile as usize].dtype.bytes());
                 let read = body.touched(kind).filter(|(_, writes)| !writes);
                 read.flat_map(|(mem, _)| {
-                    let mem = body.mems[mem as usize];
+                    let mem = body.mems.at(mem);
                     let start = mem.offset + element * unit;
                     self.stood(program, program.buffer(agent, mem.buffer), start..start + unit, before)
                 })
@@ -304,7 +304,7 @@ impl Flow {
         let after = self.written_at(agent, op)? + 1;
         let unit = kind.operands().tile.map_or(1, |tile| body.tiles[tile as usize].dtype.bytes());
         for (mem, _) in written {
-            let mem = body.mems[mem as usize];
+            let mem = body.mems.at(mem);
             let start = mem.offset + element * unit;
             self.follow(program, program.buffer(agent, mem.buffer), start..start + unit, after, &mut read);
         }

@@ -269,7 +269,7 @@ impl Merge<'_> {
         let own = self.rank(agent);
         let mut to = None;
         for (mem, written) in operands {
-            let buffer = self.program.buffer(agent, body.mems[mem as usize].buffer);
+            let buffer = self.program.buffer(agent, body.mems.buffer(mem));
             let sip = match self.program.buffers[buffer.0 as usize].node {
                 Place::Pe(pe) | Place::Hbm(pe) | Place::Sram(pe) => self.machine.coord(pe).sip,
                 Place::Io(sip) => sip,
@@ -294,7 +294,7 @@ impl Merge<'_> {
     fn is_free(&self, agent: AgentId, body: &Body, kind: OpKind) -> bool {
         let (costs, pe) = (self.machine.costs(), Place::Pe(self.program.agents[agent.0 as usize].place));
         let at_once = |(mem, _): (u32, bool)| {
-            let buffer = self.program.buffer(agent, body.mems[mem as usize].buffer);
+            let buffer = self.program.buffer(agent, body.mems.buffer(mem));
             let way = self.machine.route(pe, self.program.buffers[buffer.0 as usize].node);
             way.is_ok_and(|way| way.hops.is_empty() && way.head_ps == 0)
         };

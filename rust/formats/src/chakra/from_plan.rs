@@ -252,6 +252,10 @@ impl Writer<'_> {
         for (index, &kind) in parts(step).iter().enumerate() {
             let own = ids[tb as usize][at] + index as u64;
             let mut node = Node::new(own, format!("tb{tb}_step{at}"), kind);
+            let (message, begins) = (kind != NodeKind::Comp, index == 0);
+            // As many as follow: those of a message, of all, and of a step ([`Self::meaning`]).
+            let meaning = 5 + usize::from(!message) + 2 * usize::from(step.wait.is_some()) + usize::from(step.posts);
+            node.attributes.reserve_exact(2 + if message { 5 } else { 0 } + if begins { meaning } else { 0 });
             if index > 0 {
                 node.data_deps.push(own - 1);
             } else {

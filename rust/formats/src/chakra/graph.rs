@@ -38,13 +38,23 @@ impl Graph {
         nodes: Vec<Node>,
         lenient: bool,
     ) -> Result<Self, Vec<Diagnostic>> {
-        let index: FxHashMap<u64, u32> = nodes.iter().enumerate().map(|(at, n)| (n.id, at as u32)).collect();
+        // Most ids are positions.
+        let plain = nodes.iter().zip(0..).all(|(node, at): (_, u64)| node.id == at);
+        let index: FxHashMap<u64, u32> = match plain {
+            true => FxHashMap::default(),
+            false => nodes.iter().enumerate().map(|(at, n)| (n.id, at as u32)).collect(),
+        };
+        let count = nodes.len() as u64;
+        let position = |id: u64| match plain {
+            true => (id < count).then_some(id as u32),
+            false => index.get(&id).copied(),
+        };
         let mut graph =
             Self { rank, file, metadata, nodes, dangling: 0, cycle: None, edges: Edges::default(), order: Vec::new() };
         let mut missing = Vec::new();
         for node in &graph.nodes {
             graph.edges.push(node.deps().filter_map(|dep| {
-                let at = index.get(&dep).copied();
+                let at = position(dep);
                 if at.is_none() {
                     missing.push((node.id, dep));
                 }

@@ -146,7 +146,7 @@ impl Reader<'_> {
 
     fn run(&mut self, mem: u32, tile: u32) -> Result<Run, &'static str> {
         let bytes = self.bytes(tile)?;
-        let mem = self.body.mems[mem as usize];
+        let mem = self.body.mems.at(mem);
         if mem.buffer != 0 {
             return Err("a plan's rank has one array");
         }

@@ -1,6 +1,7 @@
 //! The bodies of a class's members.
 
 use super::columns::Columns;
+use super::operands::{self, Operands, distinct};
 use super::{Access, Class, Group, Surroundings, Way};
 use crate::{Body, Comm, Map, Mem, Mems, Move, Op, OpKind, Set, Shared};
 use ahbm_machine::{Coord, Direction};
@@ -13,9 +14,10 @@ use std::sync::Arc;
 pub(super) struct Members<'a> {
     class: &'a Class,
     around: &'a Surroundings<'a>,
+    /// The operands of the agents of a block.
+    block: Operands,
+    /// The operands of the body being written, where equal ones may be among them.
     mems: Distinct,
-    /// The operands of the body being written, equal ones among them.
-    named: Vec<Mem>,
     groups: Set<Box<[u32]>>,
     directions: Set<Direction>,
     numbers: Numbers,
@@ -23,34 +25,6 @@ pub(super) struct Members<'a> {
     renumbered: Map<Numbers, Shared<Op>>,
     /// The lists of the member before, which often are the next one's too.
     last: (Mems, Arc<[Direction]>),
-}
-
-/// Most stretches of rising or falling offsets that are looked for.
-const STRETCHES: usize = 8;
-
-/// Whether operands are seen to be distinct at a glance: those of one buffer whose offsets rise, or fall, in a few
-/// stretches that do not overlap, as round a ring.
-fn are_distinct(mems: &[Mem]) -> bool {
-    let mut stretches: [(u64, u64); STRETCHES] = [(0, 0); STRETCHES];
-    let (mut count, mut at) = (0, 0);
-    while let Some(&first) = mems.get(at) {
-        if count == STRETCHES || first.buffer != mems[0].buffer {
-            return false;
-        }
-        let step = |pair: &[Mem]| (pair[1].buffer == pair[0].buffer).then(|| pair[0].offset.cmp(&pair[1].offset));
-        let way = mems[at..].windows(2).next().and_then(step);
-        if way == Some(std::cmp::Ordering::Equal) {
-            return false;
-        }
-        let more = mems[at..].windows(2).take_while(|pair| way.is_some() && step(pair) == way).count();
-        let last = mems[at + more].offset;
-        stretches[count] = (first.offset.min(last), first.offset.max(last));
-        count += 1;
-        at += more + 1;
-    }
-    let stretches = &mut stretches[..count];
-    stretches.sort_unstable();
-    stretches.windows(2).all(|pair| pair[0].1 < pair[1].0)
 }
 
 /// Memory operands in order of first use. Thousands of members in turn have a list each, of thousands: the table is never
@@ -118,15 +92,15 @@ impl Distinct {
 }
 
 /// Per memory operand, direction and group of the class: the number that it has in a member's body.
-type Numbers = (Vec<u32>, Vec<u16>, Vec<u32>);
+type Numbers = (operands::Numbers, Vec<u16>, Vec<u32>);
 
 impl<'a> Members<'a> {
     pub(super) fn new(class: &'a Class, around: &'a Surroundings<'a>) -> Self {
         Self {
             class,
             around,
+            block: Operands::new(class, around.views),
             mems: Distinct::default(),
-            named: Vec::new(),
             groups: Set::default(),
             directions: Set::default(),
             numbers: Numbers::default(),
@@ -135,13 +109,17 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// The body of the agent in a lane of the columns; `None` for an address or a peer that it cannot have.
+    /// Takes the columns of a block of agents.
+    pub(super) fn block(&mut self, columns: &Columns) {
+        self.block.read(self.class, columns);
+    }
+
+    /// The body of the agent in a lane of the block; `None` for an address or a peer that it cannot have.
     pub(super) fn body(&mut self, columns: &Columns, lane: usize, at: Coord) -> Option<Body> {
         let class = self.class;
         self.mems.clear();
         self.groups.clear();
         self.directions.clear();
-        self.numbers.0.clear();
         self.numbers.1.clear();
         self.numbers.2.clear();
         if class.accesses.len() > class.mems.len() {
@@ -149,16 +127,19 @@ impl<'a> Members<'a> {
                 self.mem(columns, lane, access)?;
             }
         }
-        for &access in &class.mems {
-            let mem = self.mem(columns, lane, &class.accesses[access as usize])?;
-            self.mems.list.push(mem);
-        }
-        if are_distinct(&self.mems.list) && class.groups.is_empty() {
-            self.numbers.0.extend(0..self.mems.list.len() as u32);
-        } else {
-            std::mem::swap(&mut self.named, &mut self.mems.list);
-            self.mems.list.clear();
-            self.numbers.0.extend(self.named.iter().map(|&mem| self.mems.insert(mem)));
+        // Groups may name operands besides.
+        let told = self.block.of(lane).filter(|_| class.groups.is_empty()).and_then(distinct);
+        let seen = told.map(|(runs, numbers)| {
+            self.numbers.0 = numbers;
+            if runs == self.last.0.runs() { self.last.0.clone() } else { Mems::of(&runs) }
+        });
+        if seen.is_none() {
+            let mut numbers = Vec::with_capacity(class.mems.len());
+            for &access in &class.mems {
+                let mem = self.mem(columns, lane, &class.accesses[access as usize])?;
+                numbers.push(self.mems.insert(mem));
+            }
+            self.numbers.0 = numbers.into_iter().collect();
         }
         for way in &class.ways {
             let direction = match *way {
@@ -177,19 +158,20 @@ impl<'a> Members<'a> {
             }
             self.numbers.1.push(self.directions.insert_full(direction).0 as u16);
         }
-        let known = (self.mems.list.len(), self.directions.len());
         for group in &class.groups {
             let group = self.group(columns, lane, group)?;
             self.numbers.2.push(self.groups.insert_full(group).0 as u32);
         }
-        let known = (known, self.groups.len());
-        let ops = if known == ((class.mems.len(), class.ways.len()), class.groups.len()) {
+        let named = seen.as_ref().map_or(self.mems.list.len(), Mems::len);
+        let known = (named, self.directions.len(), self.groups.len());
+        let ops = if known == (class.mems.len(), class.ways.len(), class.groups.len()) {
             class.body.ops.clone()
         } else {
             self.renumbered()
         };
-        if *self.mems.list != *self.last.0 {
-            self.last.0 = self.mems.list[..].into();
+        let mems = seen.unwrap_or_else(|| self.mems.list[..].into());
+        if mems != self.last.0 {
+            self.last.0 = mems;
         }
         if !self.directions.iter().eq(self.last.1.iter()) {
             self.last.1 = self.directions.iter().copied().collect();
@@ -236,7 +218,7 @@ impl<'a> Members<'a> {
 }
 
 fn renamed(kind: OpKind, (mems, ways, groups): &Numbers) -> OpKind {
-    let mem = |mem: u32| mems[mem as usize];
+    let mem = |mem: u32| mems.of(mem);
     let way = |dir: u16| ways[usize::from(dir)];
     let several = |group: u32| groups[group as usize];
     match kind {
@@ -264,33 +246,6 @@ fn renamed(kind: OpKind, (mems, ways, groups): &Numbers) -> OpKind {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn list(offsets: &[u64]) -> Vec<Mem> {
-        offsets.iter().map(|&offset| Mem { buffer: 0, offset }).collect()
-    }
-
-    #[test]
-    fn what_is_called_distinct_is() {
-        assert!(are_distinct(&list(&[])));
-        assert!(are_distinct(&list(&[4])));
-        assert!(are_distinct(&list(&[3, 2, 1, 0, 7, 6, 5, 4])));
-        assert!(are_distinct(&list(&[5, 6, 7, 1, 2])));
-        assert!(!are_distinct(&list(&[3, 2, 1, 3])));
-        assert!(!are_distinct(&list(&[1, 1])));
-        assert!(!are_distinct(&list(&[0, 9, 5])), "5 is within a stretch");
-        let mut state = 7u64;
-        for _ in 0..20_000 {
-            let offsets: Vec<u64> = (0..state % 7)
-                .map(|_| {
-                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                    (state >> 60) % 12
-                })
-                .collect();
-            state = state.wrapping_add(0x9e37_79b9);
-            let distinct = offsets.iter().collect::<std::collections::BTreeSet<_>>().len() == offsets.len();
-            assert!(distinct || !are_distinct(&list(&offsets)), "{offsets:?}");
-        }
-    }
 
     #[test]
     fn operands_are_numbered_by_first_use() {

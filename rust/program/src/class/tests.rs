@@ -56,7 +56,7 @@ fn every_member_has_its_own_operands() {
     for (agent, body) in &found.members {
         let (mine, next) = (u64::from(*agent), u64::from((agent + 1) % N));
         let mem = |index: u64| Mem { buffer: 0, offset: 2 * index };
-        assert_eq!(*body.mems, [mem(mine), mem(next)]);
+        assert_eq!(body.mems, [mem(mine), mem(next)][..].into());
         assert_eq!(*body.directions, [Direction::Peer { sip: Some(next as u32), cube: None, pe: None }]);
         assert!(std::ptr::eq(&*body.ops, &*class.body.ops));
     }

@@ -1,7 +1,7 @@
 //! `AHBM-L103`: memory operands stay inside their buffers.
 
 use super::{Findings, label};
-use crate::{AgentId, Body, Program};
+use crate::{AgentId, Body, Mem, Program};
 use ahbm_findings::Diagnostic;
 
 pub(super) fn check(program: &Program, alike: &[u32], findings: &mut Findings) {
@@ -38,9 +38,15 @@ fn longest_accesses(body: &Body) -> Vec<u64> {
 /// The end of the furthest access per buffer; zero where the body does not touch it.
 fn extents(body: &Body, longest: &[u64]) -> Vec<u64> {
     let mut extents = vec![0; body.mems.buffers() as usize];
-    for (mem, &bytes) in body.mems.iter().zip(longest).filter(|(_, bytes)| **bytes > 0) {
+    let mut reach = |mem: Mem, bytes: u64| {
         let extent = &mut extents[usize::from(mem.buffer)];
         *extent = mem.offset.saturating_add(bytes).max(*extent);
+    };
+    // Where all accesses are of one length, the ends of a run reach furthest.
+    if let Some(&bytes) = longest.first().filter(|&&bytes| bytes > 0 && longest.iter().all(|&other| other == bytes)) {
+        body.mems.extremes().for_each(|mem| reach(mem, bytes));
+    } else {
+        body.mems.iter().zip(longest).filter(|(_, bytes)| **bytes > 0).for_each(|(mem, &bytes)| reach(mem, bytes));
     }
     extents
 }
@@ -48,7 +54,7 @@ fn extents(body: &Body, longest: &[u64]) -> Vec<u64> {
 fn first_beyond(body: &Body, buffer: usize, size: u64) -> (usize, u64, u64) {
     let mut first = None;
     for_each_access(body, |op, mem, bytes| {
-        let mem = body.mems[mem];
+        let mem = body.mems.at(mem as u32);
         let end = mem.offset.saturating_add(bytes);
         if usize::from(mem.buffer) == buffer && end > size && first.is_none() {
             first = Some((op, mem.offset, end));

@@ -61,8 +61,8 @@ fn parts_of_buffers(program: &Program) -> Vec<Part> {
     }
     let mut parts = vec![None; program.buffers.len()];
     for agent in (0..program.agents.len() as u32).map(AgentId) {
-        for mem in program.body(agent).mems.iter() {
-            let owner = &mut parts[program.buffer(agent, mem.buffer).0 as usize];
+        for buffer in program.body(agent).mems.named() {
+            let owner = &mut parts[program.buffer(agent, buffer).0 as usize];
             *owner = owner.or(part(program, agent));
         }
     }
@@ -103,9 +103,10 @@ fn report(program: &Program, node: Node, load: &Load, need: u64, capacity: u64, 
 fn first_use(program: &Program, buffer: BufferId) -> Option<(AgentId, usize)> {
     (0..program.agents.len()).map(|a| AgentId(a as u32)).find_map(|agent| {
         let body = program.body(agent);
-        let op = body.ops.iter().position(|op| {
-            body.touched(op.kind).any(|(m, _)| program.buffer(agent, body.mems[m as usize].buffer) == buffer)
-        })?;
+        let op = body
+            .ops
+            .iter()
+            .position(|op| body.touched(op.kind).any(|(m, _)| program.buffer(agent, body.mems.buffer(m)) == buffer))?;
         Some((agent, op))
     })
 }

@@ -1,7 +1,7 @@
 //! `AHBM-L110`, `AHBM-L111`: indices in range, queues with slots.
 
 use super::{Findings, Target, first_users};
-use crate::{AgentId, Body, ChannelId, Comm, Control, Math, Move, OpKind, Program};
+use crate::{AgentId, Body, ChannelId, Comm, Control, Math, Move, OpKind, Program, Set};
 use ahbm_findings::Diagnostic;
 use ahbm_machine::{Node, PeId};
 
@@ -15,16 +15,37 @@ pub(super) fn check(program: &Program, alike: &[u32], findings: &mut Findings) {
             check_body(program, &program.bodies[index], user, findings);
         }
     }
-    let reach: Vec<(usize, usize)> = program.bodies.iter().map(|b| reach(b)).collect();
+    let mut needs: Vec<Needs> = Vec::with_capacity(program.bodies.len());
+    for (index, (body, &first)) in program.bodies.iter().zip(alike).enumerate() {
+        let entries = if first as usize == index { entries(body) } else { Vec::new() };
+        let (channels, buffers) = (2 * body.directions.len(), body.mems.buffers() as usize);
+        needs.push(Needs { channels, buffers, first, entries });
+    }
     for index in 0..program.agents.len() {
-        check_agent(program, AgentId(index as u32), &reach, findings);
+        check_agent(program, AgentId(index as u32), &needs, findings);
     }
     check_channels(program, findings);
 }
 
-/// Entries a body needs in its agents' channel and buffer tables.
-fn reach(body: &Body) -> (usize, usize) {
-    (2 * body.directions.len(), body.mems.buffers() as usize)
+/// Entries that a body needs in its agents' channel and buffer tables.
+struct Needs {
+    channels: usize,
+    buffers: usize,
+    /// The first body with the same operations.
+    first: u32,
+    /// Of that one, the entries of the table of channels that operations use, in order of first use.
+    entries: Vec<usize>,
+}
+
+fn entries(body: &Body) -> Vec<usize> {
+    let mut seen = Set::default();
+    for op in &body.ops {
+        if let Some(dir) = op.kind.direction() {
+            let sends = matches!(op.kind, OpKind::Comm(Comm::Send { .. } | Comm::AwaitSlot { .. }));
+            seen.insert(2 * usize::from(dir) + usize::from(!sends));
+        }
+    }
+    seen.into_iter().collect()
 }
 
 fn check_body(program: &Program, body: &Body, user: AgentId, findings: &mut Findings) {
@@ -91,8 +112,8 @@ fn check_op(program: &Program, body: &Body, kind: &OpKind) -> Result<(), String>
     }
 }
 
-fn check_agent(program: &Program, id: AgentId, reach: &[(usize, usize)], findings: &mut Findings) {
-    if let Err(why) = agent_tables(program, id, reach) {
+fn check_agent(program: &Program, id: AgentId, needs: &[Needs], findings: &mut Findings) {
+    if let Err(why) = agent_tables(program, id, needs) {
         findings.add(CODE, |code| {
             let at = program.agents[id.0 as usize].coord;
             Diagnostic::new(code, format!("malformed agent {}: {why}", id.0)).site(at.to_string(), "").hint(HINT)
@@ -100,9 +121,9 @@ fn check_agent(program: &Program, id: AgentId, reach: &[(usize, usize)], finding
     }
 }
 
-fn agent_tables(program: &Program, id: AgentId, reach: &[(usize, usize)]) -> Result<(), String> {
+fn agent_tables(program: &Program, id: AgentId, needs: &[Needs]) -> Result<(), String> {
     let agent = &program.agents[id.0 as usize];
-    let Some(&(channels, buffers)) = reach.get(agent.body as usize) else {
+    let Some(&Needs { channels, buffers, first, .. }) = needs.get(agent.body as usize) else {
         return Err(format!("body {} of {}", agent.body, program.bodies.len()));
     };
     let table =
@@ -127,19 +148,12 @@ fn agent_tables(program: &Program, id: AgentId, reach: &[(usize, usize)]) -> Res
             return Err(format!("it {way} on channel {}, which is agent {}'s", channel.0, end.0));
         }
     }
-    let body = &program.bodies[agent.body as usize];
-    if table.contains(&ChannelId::NONE) {
-        for op in &body.ops {
-            // A direction out of range is the body's finding.
-            let Some(dir) = op.kind.direction() else { continue };
-            let entry = 2 * usize::from(dir)
-                + usize::from(!matches!(op.kind, OpKind::Comm(Comm::Send { .. } | Comm::AwaitSlot { .. })));
-            if table.get(entry) == Some(&ChannelId::NONE) {
-                return Err(format!("no channel behind direction {dir}, which its body uses"));
-            }
-        }
+    // A direction out of range is the body's finding.
+    let missing = |&&entry: &&usize| table.get(entry) == Some(&ChannelId::NONE);
+    match needs[first as usize].entries.iter().find(missing) {
+        Some(entry) => Err(format!("no channel behind direction {}, which its body uses", entry / 2)),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 fn check_channels(program: &Program, findings: &mut Findings) {

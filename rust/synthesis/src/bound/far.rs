@@ -34,12 +34,13 @@ pub(super) fn farthest(graph: &Graph, sources: &[u32], targets: &[u32], work: &m
     let step = if exact { 1 } else { (distinct.len() / SAMPLE).max(1) };
     let mut far = Far { ps: 0, hops: 0, exact: exact || step == 1 };
     let alike = graph.uniform().then(|| graph.link(0).latency_ps);
+    let mut distances = graph.distances();
     for &source in distinct.iter().step_by(step) {
         let hops = greatest(&graph.hops(source), targets);
         far.hops = far.hops.max(u64::from(hops));
         let ps = match alike {
             Some(latency_ps) => u64::from(hops) * latency_ps,
-            None => greatest(&graph.distances_ps(source), targets),
+            None => greatest(&distances.from(source), targets),
         };
         far.ps = far.ps.max(ps);
     }

@@ -120,7 +120,7 @@ fn sip_of(program: &Program, machine: &Machine, agent: AgentId) -> u32 {
 
 /// An operand's node and its SIP.
 fn node_of(program: &Program, machine: &Machine, agent: AgentId, body: &Body, mem: u32) -> (Node, u32) {
-    let buffer = program.buffer(agent, body.mems[mem as usize].buffer);
+    let buffer = program.buffer(agent, body.mems.buffer(mem));
     let node = program.buffers[buffer.0 as usize].node;
     match node {
         Node::Pe(pe) | Node::Hbm(pe) | Node::Sram(pe) => (node, machine.coord(pe).sip),
