@@ -50,7 +50,6 @@ def commands() -> dict[str, Any]:
     """Every command of `ahbm`, by its name."""
     root = application()
     context = typer.Context(root)
-    root.get_command(context, "")  # which loads them all, at once
     return {name: root.get_command(context, name) for name in root.list_commands(context)}
 
 
