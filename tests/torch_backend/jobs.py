@@ -11,12 +11,12 @@ from pathlib import Path
 HERE = Path(__file__).parent
 LIMIT_S = 300
 IMPORTED = (
-    "torch._dynamo",
-    "torch.distributed.fsdp",
-    "torch.distributed.tensor.parallel",
-    "torch.nn.parallel",
-    "torch.optim",
+    *("torch._dynamo", "torch.nn.parallel", "torch.optim", "torch.utils.flop_counter"),
+    *("torch.distributed.fsdp", "torch.distributed.pipelining", "torch.distributed.tensor.parallel"),
+    *("ahbm.torch.backend", "ahbm.torch.cuda", "ahbm.torch.places", "ahbm.torch.remote", "ahbm.torch.report"),
+    *("ahbm.torch.device.answer", "ahbm.torch.device.graphs", "ahbm.torch.device.kernels", "ahbm.mscclpp.choosing"),
 )
+"""What most jobs import; a script that is run afresh imports all of it itself."""
 
 
 def torchrun(
