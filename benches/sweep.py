@@ -171,11 +171,11 @@ def end_server() -> None:
     getattr(forkserver, "_forkserver")._stop()  # noqa: B009
 
 
-def killed(file: Path, store: Path) -> tuple[int, int]:
-    """Sweeps with two processes, killed three times in the middle and then finished; how many cases were stored before
-    the last run, and how many it ran."""
+def killed(file: Path, store: Path, times: int) -> tuple[int, int]:
+    """Sweeps with two processes, killed so many times in the middle and then finished; how many cases were stored
+    before the last run, and how many it ran."""
     command = [sys.executable, "-m", "ahbm", "sweep", str(file), "-o", str(store), "--jobs", "2", "--json"]
-    for _ in range(3):
+    for _ in range(times):
         process = subprocess.Popen(command, stdout=subprocess.PIPE)
         before = len(list((store / "parts").glob("*"))) if store.exists() else 0
         while process.poll() is None and len(list((store / "parts").glob("*"))) < before + 15:
@@ -267,22 +267,23 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=10_000)
     parser.add_argument("--rows", type=int, default=MILLION, help="of a store that is asked as it was written")
     parser.add_argument("--most", type=int, default=0, help="rows of a store that is merged, and then asked")
+    parser.add_argument("--kills", type=int, default=3, help="how often a sweep is killed")
     given = parser.parse_args()
     folder = Path(tempfile.mkdtemp())
     try:
-        show(given.cases, given.rows, given.most, folder)
+        show(given.cases, given.rows, given.most, given.kills, folder)
     finally:
         shutil.rmtree(folder)
 
 
-def show(cases: int, rows: int, most: int, folder: Path) -> None:
+def show(cases: int, rows: int, most: int, kills: int, folder: Path) -> None:
     asked = ahbm.Space.of(space(cases))
     file = folder / "space.yaml"
     file.write_text(yaml.safe_dump(space(cases)), encoding="utf-8")
     alone, one_cpu, _, _ = timed(asked, Here(), folder / "serial")
     both, own, theirs, first = timed(asked, Pool(2), folder / "two")
     timed(asked, Given(Shuffled(), 3), folder / "shuffled")
-    known, ran = killed(file, folder / "killed")
+    known, ran = killed(file, folder / "killed", kills)
     beyond = overhead(asked, folder / "busy")
     fixed = overhead(ahbm.Space.of(space(cases // 10)), folder / "short")
     tables = {name: digest(asked, folder / name) for name in ("serial", "two", "shuffled", "killed")}
@@ -303,7 +304,7 @@ def show(cases: int, rows: int, most: int, folder: Path) -> None:
     print(f"| first row after | {first:.2f} s |")
     alike = [" = ".join(name for name in tables if tables[name] == one) for one in dict.fromkeys(tables.values())]
     print(f"| tables and stores that are the same, to the byte | {'; '.join(alike)} |")
-    print(f"| killed three times: stored, run after that, in all | {known:,} + {ran:,} = {known + ran:,} |")
+    print(f"| killed {kills} times: stored, run after that, in all | {known:,} + {ran:,} = {known + ran:,} |")
     print(f"| one process hands out to 2,000 workers | {rate:,.0f} cases/s, {own_rate:,.0f} a second of its own time |")
     for number in sorted({max(rows // 100, 1), rows}):
         store = folder / f"rows{number}"

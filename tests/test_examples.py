@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ast
 import json
-import os
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from support.commands import apart
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("*.py"))
@@ -38,9 +37,7 @@ def test_script(script: Path, tmp_path: Path) -> None:
     for package in ("torch", "optuna"):
         if package in script.stem and find_spec(package) is None:
             pytest.skip(f"{package} is not installed")
-    done = subprocess.run(
-        [sys.executable, script], cwd=tmp_path, env=dict(os.environ), capture_output=True, text=True, timeout=120
-    )
+    done = apart([str(script)], tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout
     assert not list(tmp_path.iterdir())

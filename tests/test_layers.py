@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import tokenize
 import tomllib
@@ -88,9 +89,18 @@ def floor(package: str) -> int:
     return next(number for number, layer in enumerate(LAYERS) if package in layer)
 
 
-def imports(path: Path) -> Iterator[tuple[int, str]]:
+def imports(path: Path) -> list[tuple[int, str]]:
     """Line and name of every module of this package that `path` imports, inside functions too."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    return _imports(path.read_text(encoding="utf-8"))
+
+
+@functools.cache
+def _imports(text: str) -> list[tuple[int, str]]:
+    return list(_imported(text))
+
+
+def _imported(text: str) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names if alias.name.startswith("ahbm."))
         elif isinstance(node, ast.ImportFrom) and node.module == "ahbm":
@@ -175,11 +185,13 @@ def test_no_files_import_each_other_but_those_that_are_named() -> None:
 
 def run_imports(path: Path, files: Mapping[str, Path]) -> Iterator[str]:
     """The modules among `files` that `path` imports when it runs, inside functions too."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
+    waiting: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    while waiting:
+        node = waiting.pop()
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             node.body = []
-    for node in ast.walk(tree):
+        # No expression holds an import.
+        waiting += (child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr))
         if isinstance(node, ast.ImportFrom) and node.module:
             names = [f"{node.module}.{alias.name}" for alias in node.names]
             yield from (name if name in files else node.module for name in names)

@@ -19,12 +19,17 @@ MISSED: frozenset[tuple[str, str]] = frozenset()
 """Source and name of the planted bugs that no check finds; the page shows them as missed."""
 
 
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> list[Case]:
+    return cases(tmp_path_factory.mktemp("planted"))
+
+
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("bug", [*CLASSES, None])
 def test_planted_bugs_are_found_and_clean_programs_are_not_reported(
-    bug: str | None, source: str, tmp_path: Path
+    bug: str | None, source: str, corpus: list[Case]
 ) -> None:
-    chosen = [case for case in cases(tmp_path) if (case.bug, case.source) == (bug, source)]
+    chosen = [case for case in corpus if (case.bug, case.source) == (bug, source)]
     assert [case.name for case in chosen if case.found() != expected(case)] == []
 
 
@@ -32,8 +37,8 @@ def expected(case: Case) -> bool:
     return case.bug is not None and (case.source, case.name) not in MISSED
 
 
-def test_the_corpus_and_the_table_of_the_page(tmp_path: Path) -> None:
-    results = [(case, expected(case)) for case in cases(tmp_path)]
+def test_the_corpus_and_the_table_of_the_page(corpus: list[Case]) -> None:
+    results = [(case, expected(case)) for case in corpus]
     planted = [case for case, _ in results if case.bug is not None]
     assert len(planted) >= 120 and len(results) - len(planted) >= 60
     assert {case.bug for case in planted} == set(CLASSES)
@@ -42,8 +47,8 @@ def test_the_corpus_and_the_table_of_the_page(tmp_path: Path) -> None:
     assert table(results) in text, "the page shows another table; benches/planted.py prints the new one"
 
 
-def test_nothing_is_silently_wrong_behind_distributed(tmp_path: Path) -> None:
-    for case in cases(tmp_path):
+def test_nothing_is_silently_wrong_behind_distributed(corpus: list[Case]) -> None:
+    for case in corpus:
         if case.arguments is None:
             continue
         seen = behind.outcome(case.path, **case.arguments)

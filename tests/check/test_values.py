@@ -84,6 +84,8 @@ HOLDING = {
     "u8": ("i8", "u32", "bf16"),
 }
 
+PLACES = ("load", "recv", "store")
+
 
 def write_casting(collective: str, dtype: str, other: str, place: str) -> None:
     text = (packaged.ALGORITHMS / f"{ALGORITHMS[collective]}.py").read_text()
@@ -96,13 +98,16 @@ def casting(collective: str, dtype: str, other: str, place: str, op: str = "sum"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ["load", "recv", "store"])
+@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("collective", ALGORITHMS)
 @pytest.mark.parametrize("dtype", NARROWER)
 def test_a_cast_that_loses_bits(dtype: str, collective: str, place: str, here: Path) -> None:
     if (collective, place) == ("broadcast", "load"):
         return  # only the root loads
-    for other in NARROWER[dtype]:
+    # Each type in turn: every cast meets every place, in several collectives.
+    turns = min(len(NARROWER[dtype]), len(ALGORITHMS) - 1)
+    turn = ([*ALGORITHMS].index(collective) + PLACES.index(place)) % turns
+    for other in NARROWER[dtype][turn::turns]:
         with pytest.raises(DataError, match="AHBM-V301") as caught:
             casting(collective, dtype, other, place)
         assert f"narrower than {dtype}" in str(caught.value.findings[0].hint)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import json
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,8 @@ from ahbm.choose.training import Described, Nodes, train_ranking, train_tree
 from ahbm.config.topology import load_machine
 from ahbm.errors import AhbmError
 
-sklearn_tree = pytest.importorskip("sklearn.tree")
+# Every process that collects tests would import it, for seconds.
+pytestmark = pytest.mark.skipif(find_spec("sklearn") is None, reason="sklearn is not installed")
 LINK = "system.sips.link"
 ALGORITHMS = ["ring_allreduce", "recursive_doubling_allreduce", "tree_allreduce", "synth:trees", "synth:direct"]
 SIZES = [256 << step for step in range(12)]
@@ -42,7 +44,9 @@ def described(table: OracleTable) -> Described:
 def test_the_arrays_answer_as_scikit_learn() -> None:
     random = np.random.default_rng(7)
     inputs, answers = random.normal(size=(400, 3)), random.normal(size=400)
-    learned = sklearn_tree.DecisionTreeRegressor(random_state=0).fit(inputs, answers)
+    from sklearn.tree import DecisionTreeRegressor
+
+    learned = DecisionTreeRegressor(random_state=0).fit(inputs, answers)
     nodes = Nodes.of(learned.tree_, lambda values: float(values.ravel()[0]))
     others = random.normal(size=(500, 3))
     assert [nodes.answer(row) for row in others] == list(learned.predict(others))

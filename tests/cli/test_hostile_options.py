@@ -59,7 +59,7 @@ BASE: dict[str, list[str]] = {
     "new": ["fresh"],
     "numerics": ["--seeds", "1", "--size", "64"],
     "paper": ["--small"],
-    "plan": ["gpt2", "-t", "dgx_h100", "--ranks", "2", "--batch", "2"],
+    "plan": ["tiny.yaml", "-t", "dgx_h100", "--ranks", "2", "--batch", "2", "--tp", "1", "--recompute", "none"],
     "probe": [],
     "report": ["all_reduce", "-b", "64", "-e", "64", "--no-explain"],
     "run": ["all_reduce", "--size", "64"],
@@ -79,7 +79,9 @@ def parameters() -> Iterator[tuple[str, Any]]:
 
 def spelled(command: str, parameter: Any, value: str) -> list[str] | None:
     """The command line with `value` for a parameter; None where the parameter takes none."""
-    base = BASE[command]
+    base = [*BASE[command]]
+    for at in [at for at, word in enumerate(base) if word in parameter.opts]:
+        del base[at : at + 2]  # twice is another mistake
     if parameter.param_type_name == "argument":
         return [command, value, *base[1:]]
     if parameter.is_flag or getattr(parameter, "count", False):
@@ -123,8 +125,8 @@ def test_every_option(command: str, here: Path, monkeypatch: pytest.MonkeyPatch)
         Path("measured.csv").write_text(f"# op: all_reduce\n# ranks: 8\nbytes,time_us\n{rows}\n", encoding="utf-8")
     if command == "sweep":
         Path("space.yaml").write_text("sizes: 64\ndata: false\n")
-    if command == "job":
-        Path("tiny.yaml").write_text("hidden: 64\nheads: 4\nsequence: 8\n")
+    if command in ("job", "plan"):
+        Path("tiny.yaml").write_text("layers: 1\nhidden: 64\nheads: 4\nsequence: 8\n")
     wrong = []
     for name, parameter in parameters():
         if name != command:

@@ -17,8 +17,8 @@ def path(tmp_path: Path) -> str:
     return Path(exchange(tmp_path)).name
 
 
-def ahbm(tmp_path: Path, *args: str) -> tuple[int, str]:
-    code, out, err = run("ahbm", list(args), tmp_path)
+def ahbm(tmp_path: Path, *args: str, tame: bool = True) -> tuple[int, str]:
+    code, out, err = run("ahbm", list(args), tmp_path, tame)
     return code, out + err
 
 

@@ -95,12 +95,13 @@ def _plan(tmp_path: Path, protocol: str) -> Path:
 
 
 def _by_plan(protocol: str, nbytes: int, tmp_path: Path) -> object:
-    return ahbm.open(str(_plan(tmp_path, protocol.upper())), topology="dgx_h100", bytes_per_rank=nbytes).run()
+    file = str(_plan(tmp_path, protocol.upper()))
+    return ahbm.open(file, topology="dgx_h100", bytes_per_rank=nbytes).run(data=False)
 
 
 def _by_option(protocol: str, nbytes: int, tmp_path: Path) -> object:
     file = str(_plan(tmp_path, "Simple"))
-    return ahbm.open(file, topology="dgx_h100", bytes_per_rank=nbytes, protocol=protocol.upper()).run()
+    return ahbm.open(file, topology="dgx_h100", bytes_per_rank=nbytes, protocol=protocol.upper()).run(data=False)
 
 
 @pytest.mark.parametrize("way", [_by_selector, _by_rule, _by_machine, _by_choice, _by_plan, _by_option])

@@ -11,6 +11,7 @@ import pytest
 from ahbm.dsl.script import UPSTREAM, Script, imports_language
 from ahbm.dsl.variation import parse_ranges, varied
 from ahbm.errors import ConfigError, ProgramError
+from support.commands import apart
 from support.scripts import EXCHANGE, exchange, script
 
 
@@ -127,7 +128,7 @@ def test_the_installed_front_end_gives_its_text(tmp_path: Path) -> None:
 
 def test_the_module_prints_what_the_script_prints_and_nothing_else(tmp_path: Path) -> None:
     def run(*args: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-m", "ahbm.dsl", *args], capture_output=True, text=True, timeout=120)
+        return apart(["-m", "ahbm.dsl", *args], tmp_path)
 
     path = exchange(tmp_path)
     printed = run(path, "--ranks", "3")

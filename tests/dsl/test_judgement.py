@@ -16,6 +16,7 @@ from ahbm.dsl.msccl.topologies import fully_connected
 from ahbm.dsl.mscclpp import AllReduce, CollectiveProgram, MemoryChannel, Rank, SyncType, TestCollective
 from ahbm.dsl.written import collected
 from ahbm.errors import ProgramWarning
+from support.commands import apart
 from support.scripts import EXCHANGE, exchange, script
 
 NATIVE = EXCHANGE.replace("mscclpp.language", "ahbm.dsl.mscclpp")
@@ -132,7 +133,7 @@ def test_a_plan_that_cannot_be_followed_is_warned_of() -> None:
 
 
 def run(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, *args], cwd=folder, capture_output=True, text=True, timeout=120)
+    return apart([*args], folder)
 
 
 def test_scripts_print_their_plans_whatever_the_check_says(tmp_path: Path) -> None:

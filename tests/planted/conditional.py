@@ -126,11 +126,12 @@ def _place(condition: str, sort: str, rng: random.Random) -> tuple[int, int] | N
     """A number of ranks and a count where it holds on a rank."""
     if sort == "network":
         return rng.choice([4, 6, 8]), 48
+    holds = compile(condition, "a condition", "eval")
     found = [
         (w, n)
         for w in range(2, 33)
         for n in (*range(1, 70), *(near for number in _numbers(condition) for near in range(number - 1, number + 2)))
-        if n > 0 and any(eval(condition, {}, {"w": w, "n": n, "rank": rank}) for rank in range(w))
+        if n > 0 and any(eval(holds, {}, {"w": w, "n": n, "rank": rank}) for rank in range(w))
     ]
     return rng.choice(found) if found else None
 

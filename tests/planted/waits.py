@@ -37,10 +37,13 @@ class Count:
         self.leftover += other.leftover
 
 
-def without_a_wait(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every plan that lacks one of the waits of `document`, with the place of the wait."""
+Place = tuple[Any, ...]
 
-    def places(ops: list[dict[str, Any]], path: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+
+def waits(document: dict[str, Any]) -> Iterator[Place]:
+    """The places of all waits of a plan."""
+
+    def places(ops: list[dict[str, Any]], path: Place) -> Iterator[Place]:
         for index, op in enumerate(ops):
             if op["name"] in WAITS:
                 yield (*path, index)
@@ -48,13 +51,17 @@ def without_a_wait(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, An
 
     for g, gpu in enumerate(document["gpus"]):
         for t, block in enumerate(gpu["threadblocks"]):
-            for place in places(block["ops"], ("gpus", g, "threadblocks", t, "ops")):
-                mutant = copy.deepcopy(document)
-                parent: Any = mutant
-                for key in place[:-1]:
-                    parent = parent[key]
-                del parent[place[-1]]
-                yield "/".join(map(str, place)), mutant
+            yield from places(block["ops"], ("gpus", g, "threadblocks", t, "ops"))
+
+
+def without(document: dict[str, Any], place: Place) -> dict[str, Any]:
+    """The plan that lacks the wait at `place`."""
+    mutant = copy.deepcopy(document)
+    parent: Any = mutant
+    for key in place[:-1]:
+        parent = parent[key]
+    del parent[place[-1]]
+    return mutant
 
 
 def count(document: dict[str, Any], folder: Path, most: int | None = None) -> tuple[Count, list[str]]:
@@ -65,10 +72,10 @@ def count(document: dict[str, Any], folder: Path, most: int | None = None) -> tu
     path.write_text(json.dumps(document), encoding="utf-8")
     if check_file(path, CheckOptions(calls=CALLS)).verdict != "correct":
         return total, missed
-    mutants = list(without_a_wait(document))
-    step = 1 if most is None else max(1, len(mutants) // most)
-    for place, mutant in mutants[::step]:
-        path.write_text(json.dumps(mutant), encoding="utf-8")
+    places = list(waits(document))
+    step = 1 if most is None else max(1, len(places) // most)
+    for place in places[::step]:
+        path.write_text(json.dumps(without(document, place)), encoding="utf-8")
         found = check_file(path, CheckOptions(calls=CALLS))
         total.deleted += 1
         if found.verdict in REPORTED:
@@ -76,7 +83,7 @@ def count(document: dict[str, Any], folder: Path, most: int | None = None) -> tu
             total.reported += 1
         elif check_file(path, CheckOptions(calls=CALLS, orders=MANY_ORDERS, seed=1)).verdict in REPORTED:
             total.matter += 1
-            missed.append(place)
+            missed.append("/".join(map(str, place)))
         else:
             total.leftover += any(finding.code == "AHBM-V410" for finding in found.findings)
     return total, missed

@@ -8,6 +8,7 @@ import io
 import os
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -15,12 +16,22 @@ from unittest import mock
 import typer.main
 
 from ahbm.cli import app, main
+from ahbm.cli.app import MODULES, PANELS
+from support.forks import forked
 
 PROGRAMS = {
     "ahbm": [sys.executable, "-m", "ahbm"],
     "python": [sys.executable],
     "pytest": [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"],
 }
+LIMIT_S = 120
+IMPORTED = (
+    *("numpy", "numpy.ma", "numpy.random", "pydantic", "ahbm.distributed", "ahbm.job.open", "ahbm.job.replay"),
+    *("ahbm.dsl.loops", "ahbm.dsl.mscclpp", "ahbm.source.dsl", "ahbm.source.synthesis", "ahbm.table.nccl"),
+    *("ahbm.runs.advice", "ahbm.runs.explanation", "ahbm.runs.inspection", "ahbm.runs.plans", "ahbm.runs.verdict"),
+    *(f"ahbm.cli.{MODULES.get(name, name)}" for name in chain(*PANELS.values())),
+)
+"""What most commands and scripts import."""
 
 
 def environment() -> dict[str, str]:
@@ -42,20 +53,22 @@ def commands() -> dict[str, Any]:
     return {name: root.get_command(context, name) for name in root.list_commands(context)}
 
 
-def run(program: str, arguments: list[str], cwd: Path) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error."""
-    if program == "ahbm" and not any(argument.endswith(".py") for argument in arguments):
+def run(program: str, arguments: list[str], cwd: Path, tame: bool = False) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error. tame: a script among the arguments leaves nothing behind, and is
+    run in this process."""
+    if program == "ahbm" and (tame or not any(argument.endswith(".py") for argument in arguments)):
         return _in_process(arguments, cwd)
-    done = subprocess.run(
-        PROGRAMS[program] + arguments,
-        cwd=cwd,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = apart(PROGRAMS[program][1:] + arguments, cwd)
     return done.returncode, done.stdout, done.stderr
+
+
+def apart(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
+    """`python ARGUMENTS...` in a process of its own, by an interpreter that starts for it only where it must."""
+    how = environment()
+    if (arguments[0] != "-m" and arguments[0].startswith("-")) or arguments[:2] == ["-m", "pytest"]:
+        command = [sys.executable, *arguments]
+        return subprocess.run(command, cwd=cwd, env=how, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    return forked(IMPORTED, arguments, [how], cwd, LIMIT_S)
 
 
 def _in_process(arguments: list[str], cwd: Path) -> tuple[int, str, str]:

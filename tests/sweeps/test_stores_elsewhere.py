@@ -141,7 +141,7 @@ def test_kills_and_two_writers_lose_nothing_and_tell_nothing_twice(
         before = parts()
         process = subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL)
         while process.poll() is None and parts() < before + 2:
-            time.sleep(0.01)
+            time.sleep(0.05)
         process.send_signal(signal.SIGKILL)
         process.wait()
     # Two writers, and a merge beside them.
@@ -149,7 +149,7 @@ def test_kills_and_two_writers_lose_nothing_and_tell_nothing_twice(
     while any(process.poll() is None for process in both):
         if parts() > 3:
             Store(at).compact()
-        time.sleep(0.05)
+        time.sleep(0.2)
     assert [process.returncode for process in both] == [0, 0]
     assert Store(at).unfinished() is None
     assert ahbm.sweep("space.yaml", store=at).csv() == plain

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path.append(str(HERE.parent / "torch_backend"))
+sys.path += [str(HERE.parent), str(HERE.parent / "torch_backend")]
 
 import jobs
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import atexit
-import functools
-import json
 import os
-import select
-import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
 LIMIT_S = 300
+IMPORTED = (
+    *("torch._dynamo", "torch.nn.parallel", "torch.optim", "torch.utils.flop_counter"),
+    *("torch.distributed.fsdp", "torch.distributed.pipelining", "torch.distributed.tensor.parallel"),
+    *("ahbm.torch.backend", "ahbm.torch.cuda", "ahbm.torch.places", "ahbm.torch.remote", "ahbm.torch.report"),
+    *("ahbm.torch.device.answer", "ahbm.torch.device.graphs", "ahbm.torch.device.kernels", "ahbm.mscclpp.choosing"),
+)
+"""What most jobs import; a script that is run afresh imports all of it itself."""
 
 
 def torchrun(
@@ -77,42 +78,9 @@ def places(ranks: int) -> list[dict[str, str]]:
 
 def forked(arguments: list[str], ranks: list[dict[str, str]], folder: Path) -> subprocess.CompletedProcess[str]:
     """Runs `python ARGUMENTS...` once for each environment, in forks of a process that has imported torch."""
-    zygote = started()
-    assert zygote.stdin is not None and zygote.stdout is not None
-    with tempfile.TemporaryDirectory() as scratch:
-        files = [[f"{scratch}/{rank}.out", f"{scratch}/{rank}.err"] for rank in range(len(ranks))]
-        job = {"ranks": ranks, "arguments": arguments, "folder": str(folder), "files": files}
-        zygote.stdin.write(json.dumps(job) + "\n")
-        zygote.stdin.flush()
-        if not select.select([zygote.stdout], [], [], LIMIT_S)[0]:
-            end_zygote()
-            raise subprocess.TimeoutExpired(arguments, LIMIT_S)
-        codes = json.loads(zygote.stdout.readline())
-        out, err = (
-            "".join(Path(names[which]).read_text(encoding="utf-8", errors="replace") for names in files)
-            for which in (0, 1)
-        )
-    return subprocess.CompletedProcess(arguments, next((code for code in codes if code), 0), out, err)
+    from support import forks  # not there for the scripts that are run
 
-
-@functools.cache
-def started() -> subprocess.Popen[str]:
-    """The zygote of this process, in a process group of its own."""
-    command = [sys.executable, str(HERE / "zygote.py")]
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("AHBM_")}
-    pipe = subprocess.PIPE
-    made = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=clean, start_new_session=True)
-    atexit.register(end_zygote)
-    return made
-
-
-def end_zygote() -> None:
-    """Ends the zygote and whatever it forked."""
-    if started.cache_info().currsize:
-        zygote = started()
-        started.cache_clear()
-        os.killpg(zygote.pid, signal.SIGKILL)
-        zygote.wait()
+    return forks.forked(IMPORTED, arguments, ranks, folder, LIMIT_S)
 
 
 def end() -> None:

@@ -49,6 +49,19 @@ def bars(data: dict[str, Any]) -> list[tuple[int, int, int, str, str]]:
     return found
 
 
+def by_lane(data: dict[str, Any]) -> list[list[tuple[int, int]]]:
+    """Starts and ends of the bars of each lane."""
+    found: list[list[tuple[int, int]]] = [[] for _ in data["lanes"]["name"]]
+    for lane, start, end, *_ in bars(data):
+        found[lane].append((start, end))
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole(torus: Explanation) -> dict[str, Any]:
+    return workbench.of_run(torus, torus.machine, "t", 10**7)
+
+
 def valid(data: dict[str, Any]) -> None:
     """By the schema, and by what a schema cannot say."""
     jsonschema = pytest.importorskip("jsonschema")
@@ -69,19 +82,17 @@ def valid(data: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("most", [300, 2_000, 100_000])
-def test_nothing_is_cut_off(torus: Explanation, most: int) -> None:
+def test_nothing_is_cut_off(torus: Explanation, whole: dict[str, Any], most: int) -> None:
     data = workbench.of_run(torus, torus.machine, "t", most)
     valid(data)
     counts = data["bars"]["count"] or [1] * len(data["bars"]["start"])
     merged = len(counts) < sum(counts)
     assert len(counts) <= max(most, len(data["lanes"]["name"]))
     assert ("merged" in data["note"]) == merged == (most < 100_000)
-    whole = workbench.of_run(torus, torus.machine, "t", 10**7)
     assert sum(counts) == len(whole["bars"]["start"]) and sum(data["messages"]["count"]) == torus._timeline.messages
-    for lane, name in enumerate(data["lanes"]["name"]):
-        times = [[(s, e) for at, s, e, *_ in bars(of) if at == lane] for of in (data, whole)]
-        if times[1]:
-            assert times[0][0][0] == times[1][0][0] and times[0][-1][1] == times[1][-1][1], name
+    assert data["lanes"]["name"] == whole["lanes"]["name"]
+    for name, drawn, every in zip(whole["lanes"]["name"], by_lane(data), by_lane(whole), strict=True):
+        assert [drawn[0][0], drawn[-1][1]] == [every[0][0], every[-1][1]] if every else not drawn, name
 
 
 def test_the_critical_path_comes_first(torus: Explanation) -> None:
@@ -150,9 +161,10 @@ def test_of_very_many_lanes_the_others_are_in_the_shares(monkeypatch: pytest.Mon
     assert ("share a lane" in data["note"]) == (16 - alone > 3)
 
 
-def test_of_very_many_links_those_of_the_path_have_heat(monkeypatch: pytest.MonkeyPatch, torus: Explanation) -> None:
+def test_of_very_many_links_those_of_the_path_have_heat(
+    monkeypatch: pytest.MonkeyPatch, torus: Explanation, whole: dict[str, Any]
+) -> None:
     """And the picture says which have none."""
-    whole = workbench.of_run(torus, torus.machine, "t")
     on_path = sum(link["path"] > 0 for link in whole["links"])
     for most, kept in ((on_path + 5, on_path + 5), (1, on_path)):
         monkeypatch.setattr(workbench, "MOST_LINKS", most)

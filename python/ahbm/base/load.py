@@ -94,7 +94,11 @@ def parse_python(path: str | Path) -> ast.Module:
 
     Raises OSError as `load_bytes`, and SyntaxError, ValueError, RecursionError or MemoryError for what is no Python.
     """
-    content = load_bytes(path)
+    return parsed(load_bytes(path), str(path))
+
+
+def parsed(content: bytes, origin: str = "<unknown>") -> ast.Module:
+    """The syntax tree of the content of a Python file. Raises as `parse_python`, but for OSError."""
     # CPython up to 3.12 counts the depth of all trees under construction together, whatever the thread.
     with _parsing:
-        return ast.parse(content, str(path))
+        return ast.parse(content, origin)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from importlib import import_module
 from typing import Any
 
@@ -89,7 +90,10 @@ class _Commands(typer.core.TyperGroup):
             # For a name that does not exist, the nearest one of all commands is suggested.
             for each in [name] if name in listed else listed:
                 import_module(f"ahbm.cli.{MODULES.get(each, each)}")
-            self.commands.update(typer.main.get_group(app).commands)
+            # Those that were made before are not made again: help asks for one after the other.
+            fresh = copy(app)
+            fresh.registered_commands = app.registered_commands[len(self.commands) :]
+            self.commands.update(typer.main.get_group(fresh).commands)
         return super().get_command(ctx, name)
 
     def invoke(self, ctx: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import hashlib
 import io
 import json
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ahbm.base.load import load_bytes, parse_python
+from ahbm.base.load import load_bytes, parsed
 from ahbm.config.reading import PLAIN
 from ahbm.dsl.compat import TOPS, compat
 from ahbm.dsl.written import Written, collected
@@ -114,10 +115,14 @@ def imports_language(path: str | Path) -> bool:
     if not str(path).endswith(".py"):
         return False
     try:
-        tree = parse_python(path)
+        return _imports_language(load_bytes(path))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    for node in ast.walk(tree):
+
+
+@functools.lru_cache(256)
+def _imports_language(content: bytes) -> bool:
+    for node in ast.walk(parsed(content)):
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]

@@ -18,6 +18,8 @@ from ahbm.config.settings import Settings
 from ahbm.errors import ConfigError, Site
 from ahbm.source.files import no_file
 
+_PACKAGED = packaged.ALGORITHMS.resolve()
+
 
 def available() -> dict[str, Path]:
     """Modules that a bare name finds: those in ./algorithms, then the packaged ones."""
@@ -41,8 +43,8 @@ def locate(settings: Settings) -> tuple[Path, str]:
     """The module's file and the package it belongs to. Raises ConfigError (AHBM-C110) where there is none."""
     module = str(settings.options)
     path = file_of(module, settings.folder)
-    if path is None and isfile(packaged.ALGORITHMS / f"{module}.py"):
-        path = packaged.ALGORITHMS / f"{module}.py"
+    if path is None and isfile(own := _PACKAGED / f"{module}.py"):
+        return own, ""
     if path is not None:
         if not isfile(path):
             raise no_file(settings.algorithm, path)

@@ -11,9 +11,9 @@ import inspect
 import sys
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -24,7 +24,7 @@ from ahbm.base import layout as layouts
 from ahbm.base.arguments import shown
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.layout import Layout
-from ahbm.base.load import load_bytes, parse_python
+from ahbm.base.load import load_bytes, parsed
 from ahbm.base.request import Request, Shares
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.config.ccl import COMMON
@@ -435,7 +435,7 @@ def _execute(name: str, path: Path, package: str, content: bytes) -> ModuleType:
     sys.modules[title] = module  # dataclasses and typing look their module up while it is executed
     try:
         with importing_from(path.parent, Path()):
-            exec(compile(content, str(path), "exec", dont_inherit=True), module.__dict__)
+            exec(_code(content, str(path)), module.__dict__)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
@@ -450,6 +450,11 @@ def _execute(name: str, path: Path, package: str, content: bytes) -> ModuleType:
         else:
             sys.modules[title] = previous
     return module
+
+
+@lru_cache(256)
+def _code(content: bytes, path: str) -> CodeType:
+    return compile(content, path, "exec", dont_inherit=True)
 
 
 def described(name: str, path: Path, digest: str, module: ModuleType) -> ModuleAlgorithm:
@@ -538,18 +543,9 @@ def listed(settings: Settings) -> tuple[tuple[str, ...], str]:
     """
     path, _ = locate(settings)
     try:
-        body = parse_python(path).body
+        declared, _ = _stated(load_bytes(path))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ConfigError("AHBM-C111", f"algorithm {settings.algorithm} cannot be read: {error}") from error
-    declared: object = "all_reduce"
-    for statement in body:
-        targets = statement.targets if isinstance(statement, ast.Assign) else ()
-        if any(isinstance(target, ast.Name) and target.id == "COLLECTIVE" for target in targets):
-            assert isinstance(statement, ast.Assign)
-            try:
-                declared = ast.literal_eval(statement.value)
-            except (ValueError, TypeError):
-                declared = "(computed)"
     names = (declared,) if isinstance(declared, str) else declared
     if not (isinstance(names, tuple | list) and all(isinstance(name, str) for name in names)):
         raise ConfigError("AHBM-C113", f"algorithm {settings.algorithm}: COLLECTIVE {declared!r} is no name")
@@ -561,9 +557,25 @@ def needs_switch(settings: Settings) -> bool:
     if settings.kind != "module":
         return False
     path, _ = locate(settings)
-    assigned = [statement for statement in parse_python(path).body if isinstance(statement, ast.Assign)]
-    targets = [target for statement in assigned for target in statement.targets]
-    return any(isinstance(target, ast.Name) and target.id == "REDUCING_SWITCH" for target in targets)
+    return _stated(load_bytes(path))[1]
+
+
+@lru_cache(256)
+def _stated(content: bytes) -> tuple[object, bool]:
+    """COLLECTIVE as the text of a module states it, and whether it assigns REDUCING_SWITCH. Raises as the parser."""
+    declared: object = "all_reduce"
+    switch = False
+    for statement in parsed(content).body:
+        targets = statement.targets if isinstance(statement, ast.Assign) else ()
+        names = [target.id for target in targets if isinstance(target, ast.Name)]
+        switch |= "REDUCING_SWITCH" in names
+        if "COLLECTIVE" in names:
+            assert isinstance(statement, ast.Assign)
+            try:
+                declared = ast.literal_eval(statement.value)
+            except (ValueError, TypeError):
+                declared = "(computed)"
+    return declared, switch
 
 
 KIND = Kind(

@@ -41,11 +41,18 @@ def imported(path: str | Path) -> list[str]:
 def _source(file: str) -> tuple[str, list[tuple[str, int]]]:
     """Digest of a source, and the names that it imports, each with the folders upwards where it is, 0 for everywhere;
     nothing of what is installed, or no Python."""
+    if file.startswith(_INSTALLED) or not file.endswith(".py"):
+        return "", []
     try:
-        text = "" if file.startswith(_INSTALLED) or not file.endswith(".py") else load_text(file)
-        nodes = list(ast.walk(ast.parse(text)))
+        return _read(load_text(file))
     except (OSError, SyntaxError, ValueError, RecursionError):
         return "", []
+
+
+@lru_cache(256)
+def _read(text: str) -> tuple[str, list[tuple[str, int]]]:
+    """What `_source` says of a text. Raises what the parser of Python raises."""
+    nodes = list(ast.walk(ast.parse(text)))
     names = [(alias.name, 0) for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     for node in (node for node in nodes if isinstance(node, ast.ImportFrom)):
         names += [(f"{node.module or ''}.{alias.name}".lstrip("."), node.level) for alias in node.names]

@@ -1,4 +1,5 @@
-"""A process that has imported torch, and forks the ranks of a job instead of starting an interpreter for each.
+"""A process that has imported the modules that its arguments name, and forks what is to run instead of starting an
+interpreter for each.
 
 Reads a job a line from standard input, as JSON: `ranks` (the environment of each), `arguments` (those of `python`:
 a script, or `-m MODULE`, and what follows), `folder` (the working one) and `files` (where the output of each rank and
@@ -8,19 +9,15 @@ its errors go). Answers with a line of exit codes. As torchrun does, it ends a j
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import runpy
 import signal
 import sys
 
-os.environ["OMP_NUM_THREADS"] = "1"  # before any thread of torch's: a fork keeps none
-
-import torch._dynamo
-import torch.distributed.fsdp
-import torch.distributed.tensor.parallel
-import torch.nn.parallel
-import torch.optim  # noqa: F401
+# Before any thread of theirs: a fork keeps none.
+os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
 def serve() -> None:
@@ -76,6 +73,8 @@ def run() -> None:
 
 
 if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        importlib.import_module(name)
     zygote = os.getpid()
     serve()
     if os.getpid() != zygote:
