@@ -7,8 +7,8 @@ FOLDER has `train.py CASE` and `steps.csv`, with the columns `case`, `machine`, 
 `gpu_busy_ms`, `kernels` and `peak_mib`. A case runs on the packaged machine of its GPU, as a user runs it. With names
 of cases, or of a folder's cases that are not all, the table is printed and not written.
 
-TABLE is one of measured kernels, as `ahbm calibrate` reads: per accelerator and operation, it prints how far the machine
-of the accelerator's data sheet alone is off.
+TABLE is one of measured kernels, as `ahbm calibrate` reads: per accelerator and operation, it prints how far the
+machine of the accelerator's data sheet alone is off.
 """
 
 from __future__ import annotations
