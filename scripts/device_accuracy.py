@@ -1,10 +1,14 @@
 """Writes docs/device.md's table: measured training steps, and what `--fake` says of them.
 
     python scripts/device_accuracy.py FOLDER [CASE ...]
+    python scripts/device_accuracy.py TABLE ...
 
 FOLDER has `train.py CASE` and `steps.csv`, with the columns `case`, `machine`, `step_ms`, `step_min_ms`, `step_max_ms`,
 `gpu_busy_ms`, `kernels` and `peak_mib`. A case runs on the packaged machine of its GPU, as a user runs it. With names
 of cases, or of a folder's cases that are not all, the table is printed and not written.
+
+TABLE is one of measured kernels, as `ahbm calibrate` reads: per accelerator and operation, it prints how far the
+machine of the accelerator's data sheet alone is off.
 """
 
 from __future__ import annotations
@@ -125,8 +129,46 @@ def summary(cases: Sequence[Case]) -> list[str]:
     return lines
 
 
+def sheets(tables: Sequence[str]) -> int:
+    """Prints how far data sheets alone are off at tables of kernels."""
+    from ahbm._core import Machine
+    from ahbm.calibrate import templates
+    from ahbm.calibrate.accelerators import known
+    from ahbm.calibrate.readers.operations import Measured, of_table
+    from ahbm.calibrate.written import text
+
+    found: dict[str, list[Measured]] = {}
+    for table in tables:
+        for each in of_table(table):
+            found.setdefault(each.device, []).extend(each.rows)
+    print(
+        "| accelerator | operation | kernels | median % | 9 of 10 % | predicted / measured |",
+        "|---" * 6 + "|",
+        sep="\n",
+    )
+    for device, rows in found.items():
+        facts = known(device)
+        if facts is None or facts.compute() is None:
+            print(f"| {device} | no data sheet | {len(rows)} | | | |")
+            continue
+        machine = Machine.from_yaml(text(templates.alone(facts) | {"compute": facts.compute()}), "sheet", [])
+        ratios: dict[str, list[float]] = {}
+        for row in rows:
+            kernels = [(one.kind, one.dims, one.operations, one.nbytes, one.arithmetic, False) for one in row.kernels]
+            ratio = sum(machine.kernels_ps(kernels)) / 1e6 / row.us
+            for name in ("all", row.name):
+                ratios.setdefault(name, []).append(ratio)
+        for name, of in ratios.items():
+            errors = sorted(100 * abs(ratio - 1) for ratio in of)
+            cells = (len(of), f"{statistics.median(errors):.1f}", f"{errors[int(0.9 * len(errors))]:.0f}")
+            print(f"| {device} | {name} | {' | '.join(map(str, cells))} | {statistics.median(of):.2f} |")
+    return 0
+
+
 def main() -> int:
     """Runs what was asked for."""
+    if sys.argv[1:] and all(Path(each).is_file() for each in sys.argv[1:]):
+        return sheets(sys.argv[1:])
     if len(sys.argv) < 2 or not Path(sys.argv[1], "steps.csv").exists():
         print("name a folder with steps.csv and train.py", file=sys.stderr)
         return 2

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 import ahbm
+from ahbm._core import Machine
 from ahbm.base import packaged
 from ahbm.calibrate import accelerators, calibration, tables, templates, written
 from ahbm.config.topology import load_machine, names
@@ -47,6 +48,7 @@ def test_every_packaged_machine_computes_by_the_sheet_that_it_names(name: str) -
     assert own["accelerator"] == OF.get(name, "A100 80 GB SXM")
     sheet = SHEETS[own["accelerator"]]
     assert own == sheet.roofline() and sheet.source
+    assert tree.get("compute") in (None, sheet.compute())
     assert load_machine(name).sheet == (sheet.name, sheet.source)
     if name in OF and not name.startswith("wafer"):
         assert tree["cube"]["memory_map"]["hbm_total_gb"] == sheet.memory_gb
@@ -76,6 +78,18 @@ def test_an_accelerator_is_known_by_parts_of_its_name(text: str, name: str | Non
     assert (found and found.name) == name
     if name is not None:
         assert accelerators.named(name).name == name
+
+
+def test_the_laws_of_every_chip_are_keys_of_a_machine() -> None:
+    for each in SHEETS.values():
+        compute = each.compute()
+        if compute is not None:
+            machine = Machine.from_yaml(written.text(templates.alone(each) | {"compute": compute}), "sheet", [])
+            assert machine.compute is not None
+            values = machine.compute.values
+            laws = {law: keys for law, keys in compute.items() if isinstance(keys, dict) and law != "fit"}
+            said = {f"{law}.{key}": number for law, keys in laws.items() for key, number in keys.items()}
+            assert {key: values[key] for key in said} == said
 
 
 def _unknown(tmp_path: Path) -> tables.Table:

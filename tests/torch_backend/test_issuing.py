@@ -19,7 +19,7 @@ from jobs import python
 import ahbm
 from ahbm._core import Machine
 from ahbm.job.replay import JobReport
-from ahbm.torch.device import advice, answer
+from ahbm.torch.device import advice, answer, batches
 from ahbm.torch.device.host import QUEUE, Host
 from ahbm.torch.device.kept import Kept
 from ahbm.torch.device.lanes import Lanes
@@ -289,6 +289,40 @@ def test_a_fused_optimizer_is_simulated_as_it_then_runs(tmp_path: Path) -> None:
     assert after[advice.FUSED] == pytest.approx(fused["step_ns"], rel=0.03)
     assert after[advice.FUSED] < 0.95 * found["step_ns"]
     assert advice.FUSED not in {each["what"] for each in fused["changes"]}
+
+
+OTHERWISE = """\
+import sys, torch
+from torch.nn import functional as F
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(512, 512) for _ in range(3))
+        self.norms = torch.nn.ModuleList(torch.nn.LayerNorm(512) for _ in range(3))
+    def forward(self, x):
+        for layer, norm in zip(self.layers, self.norms):
+            x = x + F.gelu(layer(norm(x)) * 1.5 + 0.1)
+        return x.square().mean()
+net = Net().cuda()
+optimizer = torch.optim.AdamW(net.parameters(), fused=True)
+x = torch.randn(int(sys.argv[1]), 512, device="cuda")
+model = torch.compile(net) if sys.argv[2:] else net
+for _ in range(4):
+    optimizer.zero_grad()
+    model(x).backward()
+    optimizer.step()
+"""
+
+
+def test_compiling_and_a_larger_batch_are_simulated_as_they_then_run(tmp_path: Path) -> None:
+    found, _ = run(tmp_path, OTHERWISE, "4096")
+    compiled, _ = run(tmp_path, OTHERWISE, "4096", "compile")
+    larger, _ = run(tmp_path, OTHERWISE, "8192")
+    after = {each["what"].partition(",")[0]: each["step_ns"] for each in found["changes"]}
+    assert after[advice.COMPILED] == pytest.approx(compiled["step_ns"], rel=0.1)
+    assert after[advice.COMPILED] < 0.95 * found["step_ns"]
+    assert 2 * after[batches.TWICE] == pytest.approx(larger["step_ns"], rel=0.05)
+    assert advice.COMPILED not in {each["what"] for each in compiled["changes"]}
 
 
 def test_gradients_that_are_clipped_are_still_scaled_beside_a_fused_optimizer() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 pytest.importorskip("torch")
 
-from ahbm.torch.device import advice
+from ahbm.torch.device import advice, batches
+from ahbm.torch.device.shadow import FACT, GONE, SAME
 from ahbm.torch.device.work import Work
 from ahbm.torch.journal import Node
 
@@ -62,3 +64,56 @@ def test_work_counts_kernels_operations_tokens_and_samples() -> None:
     assert found.kernels == 7
     assert found.operations == {"f16": 1_000_000, "f32": 2_000_000} and found.flops == 3_000_000
     assert (found.tokens, found.samples) == (8192, 512)
+
+
+def test_generated_code_takes_the_place_of_the_kernels_that_it_does() -> None:
+    ps = {"launch": 5, "generated": 10, "backward": 100, "python": 20, "operation": 30, "product": 40}
+    said = [GONE, json.dumps([70, "f32", "pointwise", [64]]), SAME, SAME, None]
+    nodes: list[Node] = []
+    for number, fact in enumerate(said):
+        nodes.append(node("host", 1000 if number == 3 else 50, is_cpu_op=1))
+        facts = {"num_ops": 8, "tensor_size": 99, "kernel_kind": "product", "kernel_dims": (1, 2, 2, 2)}
+        kind, name, _, start, took, described = node("mm", **facts)
+        more = [] if fact is None else [(FACT, fact)]
+        nodes.append((kind, name, [2 * number], start, took, described + more))
+    after = advice.compiled(nodes, ps)
+    assert [each[4] for each in after[::2]] == [0, 15, 95, 1000, 50]
+    found = [dict(each[5]) for each in after[1::2]]
+    assert [each["tensor_size"] for each in found] == [0, 70, 99, 99, 99]
+    assert found[1]["kernel_dims"] == [64] and not any(FACT in each for each in found)
+    assert not any(FACT in dict(each[5]) for each in advice.plain(nodes))
+
+
+@pytest.mark.parametrize(
+    ("kind", "dims", "after", "nbytes"),
+    [
+        ("product", (1, 512, 64, 32), (1, 1024, 64, 32), 100_000 + 2 * (512 * 32 + 512 * 64)),  # forward
+        ("product", (1, 64, 32, 512), (1, 64, 32, 1024), 100_000 + 2 * (64 * 512 + 512 * 32)),  # gradient of a weight
+        ("product", (8, 16, 16, 4), (16, 16, 16, 4), 100_000 + 2 * 8 * (64 + 64 + 256)),
+        ("pointwise", (512,), (1024,), 200_000),
+        ("cast", (64 * 32,), (64 * 32,), 100_000),
+        ("foreach", (4, 4096), (4, 4096), 100_000),
+        ("reduce", (1, 512, 64), (1, 1024, 64), 200_000),
+        ("norm", (512, 32), (1024, 32), 200_000),
+        ("embedding_backward", (512, 64, 9), (1024, 64, 9), 100_000),
+    ],
+)
+def test_twice_the_batch_takes_twice_what_goes_over_samples(
+    kind: str, dims: tuple[int, ...], after: tuple[int, ...], nbytes: int
+) -> None:
+    weights = batches.Weights([(64, 32), (64,)])
+    was = 100_000
+    found = weights.twice({"num_ops": 0, "tensor_size": was, "kernel_kind": kind, "kernel_dims": dims})
+    assert found["kernel_dims"] == after
+    assert found["tensor_size"] == nbytes
+
+
+def test_twice_the_batch_is_asked_of_one_rank_that_trains_and_has_the_memory() -> None:
+    memory = {"peak": 100, "capacity": 190, "failed": None, "most": [("activations", 80), ("parameters", 10)]}
+    facts = {"memory": memory, "weights": [(64, 32)]}
+    assert batches.asked([HALF, COPY], facts) is not None
+    assert dict(batches.asked([COPY], facts)[0][5])["pageable"] == 4_000_000  # type: ignore[index]
+    call: Node = ("COMM_COLL_NODE", "all_reduce", [], 0, 0, [])
+    assert batches.asked([HALF, call], facts) is None
+    assert batches.asked([HALF], facts | {"weights": []}) is None
+    assert batches.asked([HALF], facts | {"memory": memory | {"capacity": 189}}) is None

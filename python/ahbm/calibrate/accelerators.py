@@ -14,6 +14,38 @@ from typing import Any, NamedTuple
 
 from ahbm.errors import ConfigError
 
+Laws = Mapping[str, Mapping[str, float]]
+"""Numbers of `compute`, by section and key."""
+AMPERE: Laws = {"vector": {"share": 0.949, "narrow": 0.933, "tile_ns": 429, "wave": 0.803}}
+"""Products in f32 of cuBLAS on Ampere and Ada, which has no quick kernels for operands of 64 rows; fitted to an A100
+and an L4. All that is fitted here is fitted to the measurements of NeuSight (S. Lee et al., ASPLOS 2025)."""
+ADA: Laws = {"product": {"watts_per_ghz": 1.7}}
+"""A unit of 4 nm takes less power; between what products and whole models of an L4 say."""
+GDDR6: Laws = {
+    "memory": {"share": 0.76},
+    "reduce": {"share": 0.66},
+    "foreach": {"share": 0.666},
+    "softmax": {"long_share": 0.71},
+    "product": {"memory_share": 0.65},
+}
+"""Its error correction takes a part of the bandwidth, which that of HBM does not; fitted to functions of elements on an
+L4 and a T4, the other shares as it is to that of HBM."""
+PASCAL: Laws = {"vector": {"sustained_mhz": 1189}}
+"""The base clock (NVIDIA Tesla P100 PCIe product brief)."""
+CDNA: Laws = {
+    "vector": {
+        "share": 0.628,
+        "narrow": 0.162,
+        "tile_ns": 2910,
+        "wave": 0.069,
+        "split_ns": 9380,
+        "sustained_mhz": 2400,
+    },
+    "product": {"memory_share": 0.45},
+}
+"""Products in f32 of rocBLAS on matrix units; fitted to an MI100 and an MI210. Fitted to one of them, products of the
+other are off by 12 and 17 % in the median, and models by 6 and 7 %."""
+
 
 class Chip(NamedTuple):
     """What kernels run on."""
@@ -27,6 +59,8 @@ class Chip(NamedTuple):
     source: str
     watts: int | None = None
     """Of its sheet; None where the law's power of a unit is not known to hold."""
+    laws: tuple[Laws, ...] = ()
+    """Of its kind, where those of the H200 do not hold."""
     off: tuple[float, float] | None = None
     """Percent by which steps that were measured on it are off, of the device and of the host; None where none was."""
 
@@ -34,7 +68,7 @@ class Chip(NamedTuple):
 MEASURED = (12.0, 30.0)
 """Of H200 and H100: what four of five of the measured steps of docs/device.md are within."""
 OTHERS = (40.0, 35.0)
-"""Of AMD's: products of an MI100 and an MI210 are off by 19 to 47 % in the median, by their sheets."""
+"""Of those of AMD's of which no kernel was measured: numbers of older ones in f32 stand for theirs."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +120,9 @@ class Accelerator:
         section["l2_mib"] = chip.l2_mib
         if chip.watts is not None:
             section["watts"] = chip.watts
+        for laws in chip.laws:
+            for name, numbers in laws.items():
+                section[name] = {**section.get(name, {}), **numbers}
         if chip.off is not None:
             device, host = chip.off
             section["fit"] = {"bands": {"device_percent": device, "host_percent": host}}
@@ -279,31 +316,31 @@ CHIPS: Mapping[str, Chip] = {
     "B300 SXM": Chip(148, 1980, 126, _ULTRA, 1100),
     "B200 SXM": Chip(148, 1980, 126, _BLACKWELL, 1000),
     "GH200": Chip(132, 1980, 60, _HOPPER),
-    "H200 SXM": Chip(132, 1980, 60, _HOPPER, 700, MEASURED),
-    "H100 SXM": Chip(132, 1980, 50, _HOPPER, 700, MEASURED),
+    "H200 SXM": Chip(132, 1980, 60, _HOPPER, 700, off=MEASURED),
+    "H100 SXM": Chip(132, 1980, 50, _HOPPER, 700, off=MEASURED),
     "H100 PCIe": Chip(114, 1755, 50, _HOPPER, 350),
     "H100 NVL": Chip(132, 1785, 60, _HOPPER, 400),
     "H800 SXM": Chip(132, 1980, 50, _HOPPER, 700),
-    "A100 80 GB PCIe": Chip(108, 1410, 40, _AMPERE, 300),
-    "A100 40 GB": Chip(108, 1410, 40, _AMPERE, 400),
-    "A100 80 GB SXM": Chip(108, 1410, 40, _AMPERE, 400),
-    "A800 80 GB SXM": Chip(108, 1410, 40, _AMPERE, 400),
-    "A10": Chip(72, 1695, 6, "NVIDIA Ampere GA102 GPU Architecture", 150),
-    "L4": Chip(58, 2040, 48, _ADA, 72),
-    "L40S": Chip(142, 2520, 96, _ADA, 350),
-    "T4": Chip(40, 1590, 4, "NVIDIA Turing GPU Architecture", 70),
+    "A100 80 GB PCIe": Chip(108, 1410, 40, _AMPERE, 300, (AMPERE,)),
+    "A100 40 GB": Chip(108, 1410, 40, _AMPERE, 400, (AMPERE,)),
+    "A100 80 GB SXM": Chip(108, 1410, 40, _AMPERE, 400, (AMPERE,)),
+    "A800 80 GB SXM": Chip(108, 1410, 40, _AMPERE, 400, (AMPERE,)),
+    "A10": Chip(72, 1695, 6, "NVIDIA Ampere GA102 GPU Architecture", 150, (AMPERE, GDDR6)),
+    "L4": Chip(58, 2040, 48, _ADA, 72, (AMPERE, ADA, GDDR6)),
+    "L40S": Chip(142, 2520, 96, _ADA, 350, (AMPERE, ADA, GDDR6)),
+    "T4": Chip(40, 1590, 4, "NVIDIA Turing GPU Architecture", 70, (GDDR6,)),
     "V100 PCIe": Chip(80, 1380, 6, _VOLTA, 250),
     "V100 SXM2": Chip(80, 1530, 6, _VOLTA, 300),
-    "P100 PCIe": Chip(56, 1328, 4, "NVIDIA Tesla P100 (Pascal) white paper", 250),
+    "P100 PCIe": Chip(56, 1328, 4, "NVIDIA Tesla P100 (Pascal) white paper", 250, (PASCAL,)),
     "P4": Chip(20, 1114, 2, "NVIDIA Tesla P4 product brief", 75),
-    "MI355X": Chip(256, 2400, 256, _CDNA_4, off=OTHERS),
-    "MI350X": Chip(256, 2200, 256, _CDNA_4, off=OTHERS),
-    "MI325X": Chip(304, 2100, 256, _CDNA_3, off=OTHERS),
-    "MI300X": Chip(304, 2100, 256, _CDNA_3, off=OTHERS),
-    "MI250X": Chip(220, 1700, 16, _CDNA_2, off=OTHERS),
-    "MI250": Chip(208, 1700, 16, _CDNA_2, off=OTHERS),
-    "MI210": Chip(104, 1700, 8, _CDNA_2, off=OTHERS),
-    "MI100": Chip(120, 1502, 8, "AMD CDNA architecture white paper", off=OTHERS),
+    "MI355X": Chip(256, 2400, 256, _CDNA_4, laws=(CDNA,), off=OTHERS),
+    "MI350X": Chip(256, 2200, 256, _CDNA_4, laws=(CDNA,), off=OTHERS),
+    "MI325X": Chip(304, 2100, 256, _CDNA_3, laws=(CDNA,), off=OTHERS),
+    "MI300X": Chip(304, 2100, 256, _CDNA_3, laws=(CDNA,), off=OTHERS),
+    "MI250X": Chip(220, 1700, 16, _CDNA_2, laws=(CDNA,)),
+    "MI250": Chip(208, 1700, 16, _CDNA_2, laws=(CDNA,)),
+    "MI210": Chip(104, 1700, 8, _CDNA_2, laws=(CDNA,)),
+    "MI100": Chip(120, 1502, 8, "AMD CDNA architecture white paper", laws=(CDNA,)),
 }
 """By the accelerator's name."""
 _ALONE = {"A10", "L4", "P4", "T4"}

@@ -5,9 +5,16 @@ What the machine could have otherwise is asked of `what_if`; see `answer`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
+
+from ahbm.base.words import lasts
+from ahbm.torch.device import batches
+from ahbm.torch.device.host import LIBRARIES
+from ahbm.torch.device.shadow import FACT, GONE, SAME
 
 if TYPE_CHECKING:
     from ahbm._core import Machine
@@ -15,6 +22,7 @@ if TYPE_CHECKING:
 
 TF32 = "products of f32 in TF32 (torch.set_float32_matmul_precision)"
 PINNED = "copies from pinned memory (pin_memory=True, non_blocking=True)"
+COMPILED = "the model compiled (torch.compile)"
 GRAPH = "the step as one CUDA graph, if it can be captured (torch.cuda.graph)"
 FUSED = "the optimizer in one kernel for many parameters (fused=True)"
 ADAM = ("_foreach_lerp_", "_foreach_mul_", "_foreach_addcmul_", "_foreach_sqrt", "_foreach_div_", "_foreach_add_",
@@ -94,6 +102,44 @@ def fused(nodes: Sequence[Node], tensor_ps: int = 0, optimizer_ps: int = 0) -> l
     return out
 
 
+def compiled(nodes: Sequence[Node], ps: Mapping[str, int]) -> list[Node]:
+    """Operations of forward and backward are generated code. `ps`: what the host takes, by the keys of `compute.host`
+    without their unit."""
+    out = list(nodes)
+    for number, node in enumerate(nodes):
+        facts: dict[str, Any] = dict(node[5])
+        said = facts.pop(FACT, None)
+        if said is None:
+            continue
+        launch = ps["launch"]
+        if said == SAME:
+            library = LIBRARIES.get(facts.get("kernel_kind", ""))
+            took = launch + (ps["generated"] if library is None else ps["python"] + ps["operation"] + ps[library])
+        elif said == GONE:
+            facts, took = {"num_ops": 0, "tensor_size": 0}, 0
+        else:
+            nbytes, arithmetic, kind, dims = json.loads(said)
+            facts = {"num_ops": 0, "tensor_size": nbytes, "num_ops_dtype": arithmetic}
+            facts |= {"kernel_kind": kind, "kernel_dims": dims}
+            took = launch + ps["generated"]
+        out[number] = _with(node, facts)
+        issue = _issue(nodes, number)
+        # What takes as long as a call of backward is one, or waits.
+        if issue is not None and nodes[issue][4] < ps["backward"]:
+            out[issue] = _with(nodes[issue], dict(nodes[issue][5]), took)
+    return out
+
+
+def plain(nodes: Sequence[Node]) -> list[Node]:
+    """Without the notes that changes are made by."""
+    return [
+        _with(node, {key: value for key, value in node[5] if key != FACT})
+        if any(key == FACT for key, _ in node[5])
+        else node
+        for node in nodes
+    ]
+
+
 def _named(name: str, node: Node) -> Node:
     return node[0], name, *node[2:]
 
@@ -128,6 +174,21 @@ def _adams(nodes: Sequence[Node]) -> Iterator[tuple[list[int], list[list[int]]]]
             yield runs[at - 1] if at and names[at - 1] == ADAM[1] else [], found
 
 
+@dataclass
+class Change:
+    """What a change of the machine or of the algorithms gives."""
+
+    what: str
+    latency_ns: float
+
+    @classmethod
+    def of(cls, what: str, latency_ns: float, steps: int) -> Change:
+        """A change of the script. Of twice the batch, half of a step is what a step of today's batch is."""
+        if what != batches.TWICE:
+            return cls(what, latency_ns)
+        return cls(f"{what}, whose step takes {lasts(latency_ns / max(steps, 1))}, for half of it", latency_ns / 2)
+
+
 CHANGES: dict[str, Callable[[Sequence[Node]], list[Node]]] = {TF32: in_tf32, PINNED: pinned, GRAPH: captured}
 """By what they are called in an answer."""
 
@@ -135,10 +196,16 @@ CHANGES: dict[str, Callable[[Sequence[Node]], list[Node]]] = {TF32: in_tf32, PIN
 def changed(ranks: Sequence[Sequence[Node]], machine: Machine | None = None) -> list[tuple[str, list[list[Node]]]]:
     """The changes that would change something, with the nodes of every rank after each. `machine`: whose host it is."""
     of = {} if machine is None or machine.compute is None else machine.compute.values
-    costs = [round(of.get(f"host.{key}_ns", 0.0) * 1000) for key in ("tensor", "optimizer")]
+    ps = {
+        key[5:-3]: round(value * 1000) for key, value in of.items() if key.startswith("host.") and key.endswith("_ns")
+    }
+    changes = [*CHANGES.items(), (FUSED, lambda nodes: fused(nodes, ps.get("tensor", 0), ps.get("optimizer", 0)))]
+    if ps and any(key == FACT and value == GONE for nodes in ranks for node in nodes for key, value in node[5]):
+        changes.append((COMPILED, lambda nodes: compiled(nodes, ps)))
+    before = [plain(nodes) for nodes in ranks]
     found = []
-    for what, change in (*CHANGES.items(), (FUSED, lambda nodes: fused(nodes, *costs))):
-        after = [change(nodes) for nodes in ranks]
-        if after != list(map(list, ranks)):
+    for what, change in changes:
+        after = [plain(change(nodes)) for nodes in ranks]
+        if after != before:
             found.append((what, after))
     return found

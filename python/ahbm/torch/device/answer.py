@@ -27,7 +27,8 @@ from ahbm.base.words import aligned, lasts, number, span
 from ahbm.errors import AhbmError, ConfigError
 from ahbm.torch import compute, places, report
 from ahbm.torch.alone import Alone
-from ahbm.torch.device import advice, clock, ending, fits, module, watch
+from ahbm.torch.device import advice, batches, clock, ending, fits, module, watch
+from ahbm.torch.device.advice import Change
 from ahbm.torch.device.bandwidth import more_bandwidth
 from ahbm.torch.device.kept import Kept, common, cut
 from ahbm.torch.device.lanes import Lanes
@@ -158,7 +159,13 @@ class Keeper:
         how, self.limit = ending.how(), lanes.limit
         try:
             self.kept = kept = lanes.keep(over=how in ("", ending.ENOUGH))
-            kept.facts = {"memory": fits.facts(), "flops": meter.flops, "kernels": meter.by_name, "how": how}
+            kept.facts = {
+                "memory": fits.facts(),
+                "weights": fits.weights(),
+                "flops": meter.flops,
+                "kernels": meter.by_name,
+                "how": how,
+            }
             if self.rank and self.families is None:
                 kept.store(self.folder / f"{self.rank}.json")
         except (AhbmError, OSError) as error:
@@ -212,10 +219,12 @@ class Keeper:
     def _found(self, ranks: list[Kept], numbers: list[int], how: str) -> Answer:
         """The answer for iterations of these numbers; without any, for all that there is."""
         done = [cut(kept, numbers) if numbers else (kept.nodes, [len(kept.nodes)]) for kept in ranks]
-        opened = self._opened([nodes for nodes, _ in done])
+        opened = self._opened([advice.plain(nodes) for nodes, _ in done])
         changes = advice.changed([nodes for nodes, _ in done], meter.machine)
-        others = [(what, self._opened(nodes, f"with_{number}")) for number, (what, nodes) in enumerate(changes)]
         held = [kept.facts["memory"] for kept in ranks]
+        if numbers and len(ranks) == 1 and (more := batches.asked(done[0][0], ranks[0].facts)) is not None:
+            changes.append((batches.TWICE, [advice.plain(more)]))
+        others = [(what, self._opened(nodes, f"with_{number}")) for number, (what, nodes) in enumerate(changes)]
         found = Answer.of(opened, len(numbers), held, others, alike=self.families is not None)
         found.numbers, found.how, found.ended = numbers, how, max(kept.steps for kept in ranks)
         found.clock, found.work = clock.note(watch.source()), [Work.of(nodes) for nodes, _ in done]
@@ -343,14 +352,6 @@ def draw(folder: Path, facts: Mapping[str, object]) -> None:
 
 
 @dataclass
-class Change:
-    """What a change of the machine or of the algorithms gives."""
-
-    what: str
-    latency_ns: float
-
-
-@dataclass
 class Answer:
     """What a step takes, and what would help."""
 
@@ -409,7 +410,7 @@ class Answer:
         for what, point in zip(wanted, asked.points[1:], strict=True):
             if point.report is not None:
                 found.changes.append(Change(what, point.report.latency_ns))
-        found.changes += [Change(what, other.run().latency_ns) for what, other in others]
+        found.changes += [Change.of(what, other.run().latency_ns, steps) for what, other in others]
         if job.calls and len(job.ranks) <= SEARCHED_RANKS and sum(map(len, job.replayed.nodes)) <= SEARCHED * 3:
             found.best = opened.best()
             found.changes.append(Change("the best algorithm for every call", found.best.after.latency_ns))

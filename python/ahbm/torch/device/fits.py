@@ -26,10 +26,16 @@ def tag(tensors: Any, kind: str) -> None:
 def tag_optimizer(optimizer: Any) -> None:
     """Says what the tensors of an optimizer are."""
     every = [p for group in optimizer.param_groups for p in group["params"]]
+    _shapes.update(tuple(p.shape) for p in every)
     tag(every, memory.PARAMETERS)
     tag((p.grad for p in every if p.grad is not None), memory.GRADIENTS)
     state = [x for one in optimizer.state.values() if isinstance(one, dict) for x in one.values()]
     tag((x for x in state if isinstance(x, torch.Tensor)), memory.STATE)
+
+
+def weights() -> list[tuple[int, ...]]:
+    """The shapes of all parameters that optimizers have had, each once."""
+    return sorted(_shapes)
 
 
 def tag_all() -> None:
@@ -86,6 +92,7 @@ def install() -> None:
     sys.excepthook = hook
 
 
+_shapes = set[tuple[int, ...]]()
 ended = [False]
 """Whether the end of the memory has ended the script."""
 SMALLEST = 0.05

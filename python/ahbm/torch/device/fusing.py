@@ -9,7 +9,7 @@ parts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,14 +41,14 @@ Key = tuple[int, int, int]
 class _Value:
     """What an operation has made."""
 
-    group: _Group
+    group: Group
     nbytes: int
     ref: StorageWeakRef
     needed: bool = False
 
 
 @dataclass
-class _Group:
+class Group:
     """A kernel that is generated, or one of a library."""
 
     number: int
@@ -72,15 +72,15 @@ class Fusing:
 
     def __init__(self, tell: Callable[[Work], None]) -> None:
         self._tell = tell
-        self.groups: list[_Group] = []
+        self.groups: list[Group] = []
         self._values: dict[int, _Value] = {}
         """By the storage, what was written to it last."""
-        self._readers: dict[int, list[_Group]] = {}
+        self._readers: dict[int, list[Group]] = {}
 
-    def take(self, name: str, kernels: Sequence[Kernel], given: Sequence[torch.Tensor], made: Any) -> None:
-        """An operation of generated code that starts these kernels."""
+    def take(self, name: str, kernels: Sequence[Kernel], given: Sequence[torch.Tensor], made: Any) -> Group | None:
+        """An operation of generated code that starts these kernels: the kernel that it is part of; None without any."""
         if not kernels:
-            return
+            return None
         if name == "embedding_dense_backward":  # sums by atomics, without a sort
             added = Kernel("scatter", kernels[-1].dims[:2], 0, kernels[-1].nbytes)
             kernels = [kernels[0], added] if len(kernels) > 1 else kernels
@@ -88,8 +88,7 @@ class Fusing:
             given = [x for at, x in enumerate(given) if at != 1]
         outs = [x for x in (made if type(made) in (tuple, list) else (made,)) if isinstance(x, torch.Tensor)]
         if name in _APART or not all(each.kind in _FUSED for each in kernels):
-            self._library(name, kernels, given, outs)
-            return
+            return self._library(name, kernels, given, outs)
         main = max(kernels, key=lambda each: each.nbytes)
         elements = max((x.numel() for x in (*given, *outs)), default=0)
         rows = next((each.dims[0] for each in kernels if each.kind in _ROWS), 0)
@@ -115,12 +114,13 @@ class Fusing:
         if norms:
             group.works.insert(0, _work(name, _statistics(norms, elements)))
         self._note(group, given, outs)
+        return group
 
-    def _home(self, given: Sequence[torch.Tensor], elements: int, rows: int, columns: bool) -> _Group | None:
+    def _home(self, given: Sequence[torch.Tensor], elements: int, rows: int, columns: bool) -> Group | None:
         """The latest kernel that an operation can be part of."""
         if columns:
             return None
-        candidates: list[_Group] = []
+        candidates: list[Group] = []
         for x in given:
             key = _storage(x)
             value = self._values.get(key)
@@ -138,14 +138,14 @@ class Fusing:
                 return group
         return None
 
-    def _new(self, elements: int) -> _Group:
-        group = _Group(len(self.groups), elements)
+    def _new(self, elements: int) -> Group:
+        group = Group(len(self.groups), elements)
         self.groups.append(group)
         return group
 
     def _library(
         self, name: str, kernels: Sequence[Kernel], given: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]
-    ) -> None:
+    ) -> Group:
         group = self._new(0)
         group.works = [_work(name, each) for each in kernels]
         if name not in LOSSES:  # they read little of their operands: no reason to write these
@@ -154,8 +154,9 @@ class Fusing:
                 if value is not None:
                     value.needed = True
         self._note(group, (), outs)
+        return group
 
-    def _note(self, group: _Group, given: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]) -> None:
+    def _note(self, group: Group, given: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]) -> None:
         """What it reads from outside, and makes."""
         for x in given:
             storage = _storage(x)
@@ -176,6 +177,12 @@ class Fusing:
 
     def flush(self, kept: Sequence[torch.Tensor] | None = None) -> None:
         """Tells the meter all. `kept`: the tensors that are returned; None: all that are there are."""
+        for _, works in self.end(kept):
+            for work in works:
+                self._tell(work)
+
+    def end(self, kept: Sequence[torch.Tensor] | None = None) -> Iterator[tuple[Group, list[Work]]]:
+        """All that was generated, each with the kernels that it is. `kept`: as for `flush`."""
         groups, values = self.groups, self._values
         self.groups, self._values, self._readers = [], {}, {}
         for x in kept or ():
@@ -186,9 +193,9 @@ class Fusing:
             if group.elements:
                 wrote = [v.nbytes for v in group.makes if v.needed or (kept is None and not v.ref.expired())]
                 nbytes = sum(group.reads.values()) + sum(wrote)
-                self._tell(_generated(group, nbytes))
-            for work in group.works:
-                self._tell(work)
+                yield group, [_generated(group, nbytes), *group.works]
+            else:
+                yield group, group.works
 
 
 def _storage(x: torch.Tensor) -> int:
@@ -214,7 +221,7 @@ def _statistics(norms: Sequence[Kernel], elements: int) -> Kernel:
     return Kernel("reduce", (1, elements // channels, channels), 0, nbytes)
 
 
-def _generated(group: _Group, nbytes: int) -> Work:
+def _generated(group: Group, nbytes: int) -> Work:
     name = "triton_fused_" + "_".join(dict.fromkeys(name.strip("_") for name in group.names))[:64]
     rows = group.rows
     kind = "pointwise"

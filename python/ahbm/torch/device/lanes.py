@@ -8,8 +8,9 @@ Marks say where iterations end (`steps`). Nothing is kept after enough of them.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 from ahbm.ranks.blame import call_origin
 from ahbm.ranks.seat import Call
@@ -17,7 +18,13 @@ from ahbm.torch.compute import Stopwatch
 from ahbm.torch.device import steps
 from ahbm.torch.device.host import QUEUE, Host
 from ahbm.torch.device.kept import Kept
+from ahbm.torch.device.shadow import Shadow
 from ahbm.torch.journal import Event, Fact, Journal
+
+if TYPE_CHECKING:
+    import torch
+
+    from ahbm.kernels import Kernel
 
 MOST = 2_000_000
 """Nodes of a rank that are kept."""
@@ -70,6 +77,7 @@ class Lanes(Journal):
         """What the host has waited for since."""
         self._queue: deque[int] = deque(maxlen=QUEUE)
         """The latest launches."""
+        self._shadow = Shadow()
         super().__init__(Stopwatch("none"))
 
     def ends_after(self, number: int, end: Callable[[], None]) -> None:
@@ -118,6 +126,14 @@ class Lanes(Journal):
                 else:
                     self.whole = False
 
+    def started(
+        self, name: str, kernels: Sequence[Kernel], given: Sequence[torch.Tensor], made: Any, before: int
+    ) -> None:
+        """An operation has started these kernels, whose nodes lie behind those before."""
+        if not self.full:
+            nodes = [event for event in self.events[before:] if "is_cpu_op" not in event.facts]
+            self._shadow.take(name, kernels, given, made, nodes)
+
     def _add(self, kind: str, name: str) -> Event:
         if self.host is None:
             return super()._add(kind, name)
@@ -139,6 +155,7 @@ class Lanes(Journal):
 
     def call(self, call: Call, me: int) -> tuple[int, Event] | None:
         """A call of rank `me`, on the current stream."""
+        self._shadow.end()
         if self.host is not None and not self.host.submits:
             self.host.issue(self.host.collective)
         if self.full:
@@ -169,6 +186,7 @@ class Lanes(Journal):
 
     def host_waits(self, tail: Iterable[int]) -> None:
         """See `Meter`."""
+        self._shadow.end()
         tail = [number for number in tail if number < len(self.events)]
         if self.host is not None:
             self._awaited += tail
@@ -179,6 +197,7 @@ class Lanes(Journal):
 
     def mark(self, source: int, who: int, *, skipped: bool = False) -> None:
         """Something has ended that may be an iteration."""
+        self._shadow.end()
         with self._lock:
             before = self.count.ended
             self.count.mark(source, who)
@@ -245,6 +264,7 @@ class Lanes(Journal):
 
     def keep(self, *, over: bool) -> Kept:
         """What is left; `over`: the script ended by itself, or at the end of an iteration."""
+        self._shadow.end()
         with self._lock:
             self.full = True
             whole = steps.divided(self.marks, over=over)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 BY_SHEET = (20.0, 35.0)
 """Percent by which steps are off where nothing was measured on the accelerator: of the device, as products of an A100,
-a V100, an L4 and a T4 are by their sheets (5 to 20 in the median), and of the host."""
+a V100, an L4 and a T4 are by their sheets (5 to 22 in the median), and of the host."""
 
 
 def bands(machine: Machine) -> tuple[float, float] | None:

@@ -142,8 +142,12 @@ class Meter:
                 torch.autograd.Variable._execution_engine.queue_callback(self.flush)
             self.generated.take(name, kernels, given, out)
             return
+        lanes = self.lanes
+        before = 0 if lanes is None else len(lanes.events)
         for kind, dims, operations, nbytes, arithmetic in kernels:
             self.run((name, operations, nbytes, arithmetic, False, kind, dims))
+        if lanes is not None and self.tape is None and self.host is not None:
+            lanes.started(name, kernels, given, out, before)
 
     def copy(self, name: str, nbytes: int) -> None:
         """So many bytes were copied between host and device, on the current stream."""

@@ -53,13 +53,11 @@ pub(super) fn ps(roofline: &Roofline, compute: &Compute, kernel: &Kernel) -> f64
         Kind::PoolBackward => device.pool(kernel, &d, true),
         Kind::Gather => device.stream(kernel, d[0] * d[1], compute.element.strided_cycles),
         Kind::Scatter => device.scatter(kernel, &d),
-        Kind::Norm => device.rows(bytes, d[0], d[1], compute.norm.row_cycles, compute.norm.cycles),
+        Kind::Norm => device.norm(kernel, d[0], d[1]),
         Kind::NormBackward => device.rows(bytes, d[0], d[1], compute.norm.row_cycles, compute.norm.backward_cycles),
         Kind::NormWeights => device.norm_weights(bytes, d[0], d[1]),
-        Kind::Softmax => device.softmax(bytes, d[0], d[1], compute.softmax.row_cycles, compute.softmax.cycles),
-        Kind::SoftmaxBackward => {
-            device.softmax(bytes, d[0], d[1], compute.softmax.row_cycles, compute.softmax.backward_cycles)
-        }
+        Kind::Softmax => device.softmax(kernel, d[0], d[1], compute.softmax.cycles, 1.0),
+        Kind::SoftmaxBackward => device.softmax(kernel, d[0], d[1], compute.softmax.backward_cycles, 2.0 / 3.0),
         Kind::Reduce => device.reduce(bytes, d[0], d[1], d[2]),
         Kind::BatchNorm => device.batch_norm(kernel, &d, false),
         Kind::BatchNormBackward => device.batch_norm(kernel, &d, true),

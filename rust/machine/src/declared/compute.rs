@@ -183,8 +183,9 @@ compute! {
     softmax: SoftmaxKeys => SoftmaxLaw {
         /// To start and end, in ns.
         start_ns = 1280.0,
-        /// Share of the bandwidth of the data sheet for rows of more than 1,024, which are read more than once.
-        long_share = 0.672,
+        /// Share of the bandwidth of the data sheet for rows of more than 1,024, which are read three times forward, two
+        /// times of them from the L2 where that holds the rows that are worked on.
+        long_share = 0.84,
         /// Cycles of a unit for a row.
         row_cycles = 15.2,
         /// Cycles of a unit for an element.
@@ -252,17 +253,16 @@ compute! {
     }
     /// Products in f32 without TF32, on the vector units.
     vector: VectorKeys => VectorLaw {
-        /// Share of the peak that a tile of 128 x 128 reaches; that of a V100 and an A100, whose clocks are low enough
-        /// to last.
-        share = 0.95,
+        /// Share of the peak that a tile of 128 x 128 reaches, at a clock that lasts.
+        share = 0.93,
         /// The clock that lasts under such work, for want of power; a unit whose clock is higher falls to it.
         sustained_mhz = 1450.0,
-        /// Which part of the time of a tile follows its circumference rather than its area.
-        narrow = 0.268,
+        /// Which part of the time of a tile of 128 x 128 a smaller one takes, however small.
+        narrow = 0.1,
         /// What a tile takes besides its inner loop, in ns.
-        tile_ns = 4.26,
+        tile_ns = 20.0,
         /// Which part of a last wave of tiles that does not fill the units is lost.
-        wave = 0.0128,
+        wave = 0.35,
         /// What dividing the inner dimension takes besides, in ns.
         split_ns = 3000.0,
     }
@@ -280,14 +280,21 @@ compute! {
         weight_share = 1.01,
         /// The same in TF32.
         tf32_weight_share = 0.43,
-        /// Forward in f32 without TF32: share of the peak.
-        vector_share = 0.463,
-        /// Gradient of the input in f32 without TF32: share of the peak.
-        vector_input_share = 0.442,
-        /// Gradient of the weight in f32 without TF32: share of the peak.
-        vector_weight_share = 0.241,
+        /// Forward in f32 without TF32: share of the peak, at the clock that lasts.
+        vector_share = 0.65,
+        /// Gradient of the input in f32 without TF32: the same.
+        vector_input_share = 0.604,
+        /// Gradient of the weight in f32 without TF32: the same.
+        vector_weight_share = 0.329,
         /// How much quicker that is for 3 x 3 taps, by the algorithm of Winograd.
         winograd = 4.54,
+        /// Forward in f32 without TF32, with 3 x 3 taps, by the algorithm of Winograd where that is quicker: share of the
+        /// peak that its products reach, at the clock that lasts.
+        winograd_share = 0.95,
+        /// What that takes besides its products and the bytes of its transforms, in ns; that of an A100, a V100 and a T4.
+        winograd_ns = 240000.0,
+        /// In f32 without TF32: share of the rate of a unit that a block reaches which has the unit alone.
+        lone = 0.3,
         /// With fewer than 8 channels: cycles of a unit for an element of the larger side; 160 products take as much
         /// again.
         few_cycles = 1.55,

@@ -19,13 +19,34 @@ impl Device<'_> {
         longer(self.moving(bytes, share), issuing) + self.issuing(blocks * block)
     }
 
-    /// Softmax of each row; those longer than 1,024 are read more than once.
-    pub(super) fn softmax(&self, bytes: f64, rows: f64, columns: f64, row: f64, element: f64) -> f64 {
+    /// Which part of the rows that all units work on, so many each, is not in the L2 when they are read again.
+    fn missed(&self, each: f64, rows: f64, columns: f64, size: f64) -> f64 {
+        let beyond = rows.min(self.units * each) * columns * size / (self.cache * self.compute.memory.l2_fill);
+        1.0 - 1.0 / (1.0 + beyond * beyond)
+    }
+
+    /// Softmax of each row. Those longer than 1,024 are read again by their block, which moves `again` times the bytes;
+    /// a unit has four.
+    pub(super) fn softmax(&self, kernel: &Kernel, rows: f64, columns: f64, element: f64, again: f64) -> f64 {
         if rows == 0.0 {
             return 0.0;
         }
-        let share = if columns > 1024.0 { self.compute.softmax.long_share } else { self.compute.memory.share };
-        self.compute.softmax.start_ns + self.blocks(bytes, share, rows, rows * columns, (row, element), 1.0)
+        let of = self.compute;
+        let bytes = kernel.bytes as f64;
+        let (share, more) = if columns > 1024.0 {
+            (of.softmax.long_share, again * self.missed(4.0, rows, columns, size(kernel.arithmetic)))
+        } else {
+            (of.memory.share, 0.0)
+        };
+        let work = (of.softmax.row_cycles, element);
+        of.softmax.start_ns + self.blocks(bytes * (1.0 + more), share, rows, rows * columns, work, 1.0)
+    }
+
+    /// A norm reads each row twice, for its moments and to write; a unit has 16 blocks of 128 threads.
+    pub(super) fn norm(&self, kernel: &Kernel, rows: f64, columns: f64) -> f64 {
+        let of = self.compute.norm;
+        let more = 0.5 * self.missed(16.0, rows, columns, size(kernel.arithmetic));
+        self.rows(kernel.bytes as f64 * (1.0 + more), rows, columns, of.row_cycles, of.cycles)
     }
 
     /// A block goes through each row.

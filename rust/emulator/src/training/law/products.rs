@@ -17,6 +17,21 @@ const TILES: [(f64, f64); 10] = [
     (32.0, 64.0),
 ];
 
+/// The same of vector units. The small ones are what is left for narrow operands.
+const VECTOR_TILES: [(f64, f64); 11] = [
+    (256.0, 128.0),
+    (128.0, 256.0),
+    (128.0, 128.0),
+    (64.0, 128.0),
+    (128.0, 64.0),
+    (64.0, 64.0),
+    (32.0, 128.0),
+    (128.0, 32.0),
+    (64.0, 32.0),
+    (32.0, 64.0),
+    (32.0, 32.0),
+];
+
 /// Into how many parts libraries divide the inner dimension.
 const PARTS: [f64; 10] = [1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0];
 
@@ -28,11 +43,14 @@ struct Shape {
     k: f64,
 }
 
-/// How blocks of an engine work: what share of the peak they reach, what a narrow tile loses, what a block takes beside
-/// its inner loop, how much of a last wave that is not full is lost, and what adding parts takes.
+/// How blocks of an engine work: their tiles and the steps of their inner loop, what share of the peak they reach, what a
+/// narrow tile loses, what a block takes beside its inner loop, how much of a last wave that is not full is lost, what
+/// adding parts takes, and which share of a unit's rate one block reaches that has the unit alone.
 struct Engine {
+    vector: bool,
     share: f64,
     narrow: f64,
+    lone: f64,
     tile_ns: f64,
     wave: f64,
     split_ns: f64,
@@ -90,13 +108,15 @@ impl Device<'_> {
         };
         let mut engine = self.engine(kernel.arithmetic);
         let vector = matches!(kernel.arithmetic, Arithmetic::F32 | Arithmetic::F64);
+        let small = taps == 9.0 && d[9] <= 1.0;
         let plain = taps == 1.0 && d[9] <= 1.0 && (d[8] == 1.0 || vector);
         let (peak, share) = if vector {
-            let winograd = if pass == 2.0 && taps == 9.0 && d[9] <= 1.0 { of.convolution.winograd } else { 1.0 };
+            let winograd = if pass == 2.0 && small { of.convolution.winograd } else { 1.0 };
             let share =
                 [of.convolution.vector_share, of.convolution.vector_input_share, of.convolution.vector_weight_share];
-            let peak = self.peak(kernel.arithmetic) * self.lasting(f64::INFINITY);
-            (peak * winograd, share[pass as usize % 3])
+            // cuDNN has kernels for narrow results; none adds parts of the inner dimension but for the weight.
+            (engine.narrow, engine.lone) = (0.0, of.convolution.lone);
+            (self.peak(kernel.arithmetic) * winograd, share[pass as usize % 3] * self.lasting(of.vector.sustained_mhz))
         } else if plain {
             (self.peak(kernel.arithmetic), engine.share)
         } else {
@@ -113,7 +133,29 @@ impl Device<'_> {
         engine.share = share;
         let start = if plain { of.product.start_ns } else { of.convolution.start_ns };
         let split = pass == 2.0 || (plain && !vector);
-        start + longer(self.tiled(&shape, &engine, rate, size(kernel.arithmetic), split), moving)
+        let direct = longer(self.tiled(&shape, &engine, rate, size(kernel.arithmetic), split), moving);
+        if vector && small && pass == 0.0 && groups <= 1.0 {
+            return start + direct.min(self.winograd(kernel, d));
+        }
+        start + direct
+    }
+
+    /// A forward convolution of 3 x 3 taps by the algorithm of Winograd (A. Lavin and S. Gray, arXiv 1509.09308), F(4 x 4,
+    /// 3 x 3): operands are transformed into 36 products of matrices, a row of which is 4 x 4 pixels of the result.
+    fn winograd(&self, kernel: &Kernel, d: &[f64; 10]) -> f64 {
+        let of = self.compute;
+        let [samples, from, to, pixels] = [d[0], d[1], d[2], d[4]];
+        let side = (pixels.sqrt() / 4.0).ceil();
+        let shape = Shape { batch: 36.0, m: samples * side * side, n: to, k: from };
+        let mut engine = self.engine(kernel.arithmetic);
+        engine.narrow = 0.0;
+        engine.share = of.convolution.winograd_share * self.lasting(of.vector.sustained_mhz);
+        let size = size(kernel.arithmetic);
+        let multiplying = self.tiled(&shape, &engine, self.peak(kernel.arithmetic), size, false);
+        // What is transformed is written and read again.
+        let transformed = 2.0 * 36.0 * (shape.m * (from + to) + from * to) * size;
+        let moving = self.moving(kernel.bytes as f64 + transformed, of.product.memory_share);
+        of.convolution.winograd_ns + multiplying + moving
     }
 
     /// The engine of a type: tensor units, or those of vectors.
@@ -121,6 +163,8 @@ impl Device<'_> {
         let of = self.compute;
         match arithmetic {
             Arithmetic::F32 => Engine {
+                vector: true,
+                lone: 1.0,
                 share: of.vector.share * self.lasting(of.vector.sustained_mhz),
                 narrow: of.vector.narrow,
                 tile_ns: of.vector.tile_ns,
@@ -128,6 +172,8 @@ impl Device<'_> {
                 split_ns: of.vector.split_ns,
             },
             _ => Engine {
+                vector: false,
+                lone: 1.0,
                 share: [of.product.share, of.product.tf32_share][usize::from(arithmetic == Arithmetic::Tf32)]
                     * self.lasting(f64::INFINITY),
                 narrow: of.product.narrow,
@@ -164,16 +210,23 @@ impl Device<'_> {
         let unit = rate / self.units;
         let results = shape.batch * shape.m * shape.n;
         let mut least = f64::INFINITY;
-        for (rows, columns) in TILES {
+        let (sizes, step): (&[(f64, f64)], f64) = if engine.vector { (&VECTOR_TILES, 16.0) } else { (&TILES, 64.0) };
+        for &(rows, columns) in sizes {
             let tiles = shape.batch * (shape.m / rows).ceil() * (shape.n / columns).ceil();
-            let narrow = 1.0 - engine.narrow + engine.narrow * 64.0 * (1.0 / rows + 1.0 / columns);
+            let more = if engine.vector {
+                (128.0 / rows).max(1.0) * (128.0 / columns).max(1.0)
+            } else {
+                64.0 * (1.0 / rows + 1.0 / columns)
+            };
+            let narrow = 1.0 - engine.narrow + engine.narrow * more;
             for parts in PARTS {
                 if parts > 1.0 && (!split || shape.k < parts * 128.0) {
                     break;
                 }
-                let deep = (shape.k / parts / 64.0).ceil() * 64.0;
+                let deep = (shape.k / parts / step).ceil() * step;
                 let taken = tiles * parts / self.units;
                 let waves = if taken <= 1.0 { 1.0 } else { engine.wave * taken.ceil() + (1.0 - engine.wave) * taken };
+                let waves = waves.max(1.0 / engine.lone);
                 let block =
                     ratio(deep * rows * columns * 2.0, unit * (engine.share / narrow).min(1.0)) + engine.tile_ns;
                 let mut ns = waves * block;

@@ -175,3 +175,52 @@ fn one_query_reads_its_keys_on_all_units() {
     assert!(decoding(2048) < 1.1 * decoding(512));
     assert!(decoding(32_768) > 2.0 * decoding(2048));
 }
+
+#[test]
+fn narrow_tiles_of_vector_units_take_what_the_device_says_of_them() {
+    let (roofline, compute) = h200();
+    let taken = |narrow: f64, n: u32| {
+        let mut changed = compute;
+        changed.vector.narrow = narrow;
+        ps(&roofline, &changed, &product(Arithmetic::F32, 512, 1024, n, 1024))
+    };
+    assert!(taken(0.0, 64) < 0.55 * taken(0.0, 128));
+    assert!(taken(1.0, 64) > 0.98 * taken(1.0, 128));
+}
+
+#[test]
+fn inner_dimensions_of_vector_units_go_by_sixteen() {
+    let taken = |k| of(&product(Arithmetic::F32, 512, 1024, 1024, k));
+    assert!(taken(96) < 0.8 * taken(128));
+}
+
+#[test]
+fn three_by_three_taps_in_f32_are_multiplied_by_winograds_algorithm_where_that_is_quicker() {
+    let (roofline, compute) = h200();
+    let convolution = |winograd_share, side: u32, stride, samples| {
+        let mut changed = compute;
+        changed.convolution.winograd_share = winograd_share;
+        let dims = [samples, 512, 512, side * side, side * side / stride / stride, 9, 1, 0, 0, stride];
+        let one = kernel(Kind::Convolution, Arithmetic::F32, &dims, 1 << 40, 1 << 20);
+        ps(&roofline, &changed, &one)
+    };
+    assert!(convolution(0.95, 32, 1, 64) < 0.6 * convolution(1e-3, 32, 1, 64));
+    assert_eq!(convolution(0.95, 32, 2, 64), convolution(1e-3, 32, 2, 64));
+    assert_eq!(convolution(0.95, 4, 1, 1), convolution(1e-3, 4, 1, 1));
+    // Tiles of 4 x 4 pixels: 5 x 5 take as long as 8 x 8.
+    assert!(convolution(0.95, 13, 1, 512) > 0.95 * convolution(0.95, 16, 1, 512));
+}
+
+#[test]
+fn rows_that_the_cache_does_not_hold_are_read_again() {
+    let (mut roofline, compute) = h200();
+    roofline.bytes_per_ns = 900.0;
+    let rows = |kind, l2_mib| {
+        let one = kernel(kind, Arithmetic::F32, &[1 << 14, 1 << 14], 0, 1 << 31);
+        ps(&roofline, &Compute { l2_mib, ..compute }, &one)
+    };
+    let again = |kind| rows(kind, 1.0) / rows(kind, 1000.0);
+    for (kind, times) in [(Kind::Norm, 1.5), (Kind::Softmax, 2.0), (Kind::SoftmaxBackward, 5.0 / 3.0)] {
+        assert!((0.93 * times..1.03 * times).contains(&again(kind)), "{kind:?} {}", again(kind));
+    }
+}
