@@ -2503,6 +2503,14 @@ class Workload:
     def graphs(self, /) -> int:
         """Number of different graphs: ranks that do the same share one."""
 
+    @staticmethod
+    def in_flight(schedule: str, stage: int, stages: int, chunks: int, micro_batches: int) -> int:
+        """Chunks of layers of stage `stage` of `stages` whose activations are kept at most, of a schedule of
+        `ahbm.job.transformer.SCHEDULES`, where a rank has `chunks` of them.
+
+        Raises `ConfigError` (AHBM-C157) for an unknown schedule, and for numbers of which there is no such order.
+        """
+
     @property
     def leads(self, /) -> list[int]:
         """Per rank the lowest of which it is a copy."""
