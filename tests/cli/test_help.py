@@ -97,7 +97,7 @@ def test_help_leads_to_the_site_of_the_version(tmp_path: Path, monkeypatch: pyte
         ("https://host.example/owner/ahbm/tree/0a/docs", "https://host.example/owner/ahbm/tree/0a/docs/{}.md"),
     ):
         urls = {"Project-URL": [f"Documentation, {home}", "Source, https://host.example"]}
-        monkeypatch.setattr(documentation.metadata, "metadata", lambda _, urls=urls: SimpleNamespace(get_all=urls.get))
+        monkeypatch.setattr("importlib.metadata.metadata", lambda _, urls=urls: SimpleNamespace(get_all=urls.get))
         documentation._home.cache_clear()
         try:
             assert run("ahbm", ["run", "--help"], tmp_path)[1].endswith(f"More: {address.format('quick-start')}\n")
