@@ -1,6 +1,7 @@
 """What scripts do with values, where tensors have none: `python -m ahbm.torch --device cuda:1 --ranks 1 --fake`."""
 
 import copy
+import gc
 import math
 import os
 import sys
@@ -9,6 +10,7 @@ import numpy as np
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.utils.data import DataLoader, Dataset
 
@@ -109,6 +111,30 @@ class Rows(Dataset):
         return torch.rand(4) + 1, at % 3
 
 
+def copies() -> None:
+    """A copy of a model is of the same mode, and frees none of the weak references of it."""
+    net = nn.BatchNorm1d(2048).cuda()
+    freed: list[int] = []
+    frees = StorageWeakRef.__del__
+
+    def note(ref: StorageWeakRef) -> None:
+        freed.append(ref.cdata)
+        frees(ref)
+
+    StorageWeakRef.__del__ = note
+    try:
+        other = copy.deepcopy(net)
+        assert other.weight.fake_mode is net.weight.fake_mode and isinstance(other.weight, nn.Parameter)
+        del other
+        gc.collect()
+    finally:
+        StorageWeakRef.__del__ = frees
+    assert not freed
+    other = copy.deepcopy(net)
+    other(torch.ones(2, 2048, device="cuda"))
+    assert int(other.num_batches_tracked) == 1 and int(net.num_batches_tracked) == 0 and other.weight.is_cuda
+
+
 def training() -> None:
     """A scaler, clipping, workers, averages, files, and going on from them."""
     torch.manual_seed(0)
@@ -205,6 +231,6 @@ def loops() -> None:
 
 
 if __name__ == "__main__":
-    for what in (reading, sizes, routing, training, files, sequences, loops):
+    for what in (reading, sizes, routing, copies, training, files, sequences, loops):
         what()
     print("all is there")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from typing import Any
 
@@ -88,6 +89,12 @@ with torch.cuda.graph(graph, pool=torch.cuda.graph_pool_handle()):
     inner = x * 2
     view = inner[1:]
 assert torch.equal(torch.get_rng_state(), state)
+try:
+    copy.deepcopy(graph)
+except TypeError as error:
+    assert str(error) == "cannot pickle 'CUDAGraph' object"
+else:
+    raise AssertionError("a graph was copied")
 if not FAKE:
     assert x.tolist() == [1, 1, 1], "a capture changes nothing"
     graph.replay()

@@ -257,6 +257,10 @@ class CUDAGraph:
         self._recording: Recording | None = None
         self._ended = False
 
+    def __reduce_ex__(self, proto: Any) -> Any:
+        """Raises TypeError, as torch's own: copies of its `StorageWeakRef`s would free what they have not taken."""
+        raise TypeError("cannot pickle 'CUDAGraph' object")
+
     def capture_begin(self, pool: Any = None, capture_error_mode: str = "global", **kw: Any) -> None:
         """From now on, what the calling thread does is recorded. Raises RuntimeError while another capture runs."""
         if kernels.placing.graph is not None:

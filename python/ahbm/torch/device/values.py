@@ -233,6 +233,17 @@ def _format(x: Any, spec: str) -> str:
     return format(x.item(), spec) if x.dim() == 0 and spec else str(x)
 
 
+def _deepcopy(x: Any, memo: dict[int, Any]) -> Any:
+    """`copy.deepcopy` of a tensor without data, which is of the same mode.
+
+    torch copies all attributes of a tensor, and so the mode with its `StorageWeakRef`s: it copies their addresses and
+    takes no reference, so that both free one, and memory that others have by then is written (torch 2.15)."""
+    memo[id(x.fake_mode)] = x.fake_mode
+    made = torch.Tensor.__deepcopy__(x, memo)
+    made.constant = None  # the mode does not know it as the copy's, and would not drop it where the copy is written
+    return made
+
+
 def install() -> None:
     """Has tensors without data answer scripts that read them."""
     fake: Any = FakeTensor
@@ -241,6 +252,7 @@ def install() -> None:
     fake.numpy = _numpy
     fake.tolist = lambda x: _read(x).tolist()
     fake.__array__ = lambda x, dtype=None, copy=None: _array(x, dtype)
+    fake.__deepcopy__ = _deepcopy
 
 
 def _array(x: Any, dtype: Any) -> Any:
