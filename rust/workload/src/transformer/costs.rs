@@ -60,6 +60,9 @@ pub(super) struct Block {
 /// Parameters of a rank: those that all data-parallel ranks have, and those of its experts.
 pub(super) type Parameters = [u64; 2];
 
+/// Kinds of parameters that are sharded apart.
+pub(super) const SHARDED: usize = std::mem::size_of::<Parameters>() / std::mem::size_of::<u64>();
+
 impl Product {
     /// Both products of the backward pass as one node.
     pub(super) fn backward(self) -> Kernel {

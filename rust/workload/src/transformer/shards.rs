@@ -1,19 +1,9 @@
 //! What keeps data-parallel ranks alike: parameters that are gathered, gradients that are reduced, the optimizer.
 
 use super::Role;
-use super::costs::Parameters;
-use super::stage::{Stage, Unit};
+use super::costs::{Parameters, SHARDED};
+use super::stage::{Bucket, Stage, Unit};
 use crate::node::Collective;
-
-/// Gradients that wait to be reduced.
-#[derive(Debug, Default)]
-pub(super) struct Bucket {
-    elements: u64,
-    after: Vec<u64>,
-}
-
-/// Kinds of parameters that are sharded apart.
-pub(super) const SHARDED: usize = std::mem::size_of::<Parameters>() / std::mem::size_of::<u64>();
 
 impl Stage<'_> {
     /// The parameters that the optimizer of the step before has updated, a bucket after the other.

@@ -1,8 +1,7 @@
 //! The graph of a pipeline stage: every pass of every micro-batch, and what keeps data-parallel ranks alike.
 
-use super::costs::{Block, Product};
+use super::costs::{Block, Product, SHARDED};
 use super::order::{Pass, Turn};
-use super::shards::{Bucket, SHARDED};
 use super::{Recompute, Role, Transformer};
 use crate::Kernel;
 use crate::build::{NodeBuilder, RankBuilder, RankGraph};
@@ -15,6 +14,13 @@ pub(super) enum Unit {
     Embedding,
     Layer(u64),
     Head,
+}
+
+/// Gradients that wait to be reduced.
+#[derive(Debug, Default)]
+pub(super) struct Bucket {
+    pub(super) elements: u64,
+    pub(super) after: Vec<u64>,
 }
 
 /// A gradient of weights that is computed later than that of its input.
