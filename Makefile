@@ -128,15 +128,14 @@ $(BIN)/maturin: | $(BIN)/python
 $(TORCH)/bin/python:
 	$(STEP) "environment in $(TORCH)" $(PYTHON) -m venv $(TORCH)
 
-# What the wheel and its tests need: the gate fetches it while the wheel is compiled.
+# What the wheel and its tests need: it is fetched while the gate compiles the wheel.
 $(VENV)/.fetched: pyproject.toml | $(BIN)/maturin
-	$(STEP) "fetch what the tests need" $(BIN)/pip $(PIP) $$($(PYTHON) scripts/needs.py run test)
+	$(STEP) "fetch what the tests need" scripts/fetch $(VENV) $$($(PYTHON) scripts/needs.py run test)
 	@touch $@
 
-# Without bytecode: most of torch's modules are never imported.
 $(TORCH)/.fetched: pyproject.toml | $(TORCH)/bin/python
 	$(STEP) "fetch torch and what the tests need" \
-		$(TORCH)/bin/pip $(PIP) --no-compile $$($(PYTHON) scripts/needs.py run test torch) expecttest
+		scripts/fetch $(TORCH) $$($(PYTHON) scripts/needs.py run test torch) expecttest
 	@touch $@
 
 # The same version may be other code: hence --force-reinstall, without fetching what the wheel depends on again.
