@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from ahbm.config.topology import load_machine
 from ahbm.errors import ConfigError
 from ahbm.job.replay import replay
-from ahbm.job.transformer import Transformer
+from ahbm.job.transformer import SCHEDULES, Transformer
 from ahbm.planning.bounds import Bounds
 from ahbm.planning.candidates import Choices, candidates
 from ahbm.planning.memory import in_flight, memory_of
@@ -89,6 +90,31 @@ def test_micro_batches_in_flight() -> None:
     with pytest.raises(ConfigError, match="C157"):
         in_flight(replace(of, schedule="dualpipev", virtual_stages=2, micro_batches=4), 0)
     assert [in_flight(replace(of, virtual_stages=2), stage) for stage in range(4)] == [11, 9, 7, 5]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_the_search_and_the_generator_know_the_same_orders(schedule: str) -> None:
+    """Whether a schedule fits is asked by both: the search leaves out what the generator refuses, and nothing else."""
+    for pp, chunks, micro_batches in product((2, 4), (1, 2), (1, 2, 3, 4, 6, 8)):
+        choices = Choices(
+            tp=[1], pp=[pp], virtual_stages=[chunks], schedule=[schedule], zero=[0], micro_batch=[1], recompute=["none"]
+        )
+        model = {**MODEL, "layers": 8}
+        step = Transformer(**model, pp=pp, virtual_stages=chunks, schedule=schedule, micro_batches=micro_batches)
+        try:
+            step.workload()
+        except ConfigError:
+            with pytest.raises(ConfigError, match="no plan divides"):
+                list(candidates(model, pp, micro_batches, choices, 8))
+        else:
+            assert list(candidates(model, pp, micro_batches, choices, 8)) == [replace(step, recompute="none")]
+
+
+def test_a_schedule_of_the_model_or_of_all_plans_is_taken() -> None:
+    limits = {"pp": [2], "virtual_stages": [1]}
+    for model, also in (({**MODEL, "schedule": "zb1"}, {}), (MODEL, {"schedule": "zb1"})):
+        found = list(candidates(model, 4, 8, Choices(**limits, also=also), 8))
+        assert found and {plan.schedule for plan in found} == {"zb1"}
 
 
 def test_plans_divide_all_ranks_and_sequences() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+import ahbm
 from ahbm.base import packaged
 from ahbm.errors import ConfigError
 from ahbm.selectors.nccl_model import PROTOCOLS, NcclModel
@@ -178,3 +179,25 @@ def test_constants_of_ones_own_file(tmp_path: Path) -> None:
     path.write_text("base_us: {ring: {simple: fast}}\n", encoding="utf-8")
     with pytest.raises(ConfigError, match="AHBM-C181 the constants of NCCL's model do not fit"):
         NcclModel(path)
+
+
+@pytest.mark.parametrize(("size", "percent"), [(1 << 10, 73), (1 << 17, 71), (1 << 20, 40), (1 << 23, 0)])
+def test_what_the_model_loses_where_a_switch_reduces(size: int, percent: int) -> None:
+    """The figures of docs/selectors.md."""
+    algorithms = {"nccl_ring_allreduce": "ring", "double_binary_tree_allreduce": "tree", "nvls_allreduce": "nvls"}
+    machine = {
+        "system.sips.switch.reduces": True,
+        "system.sips.link.bandwidth_gbs": 360,
+        "launch.overhead_ns": 8000,
+    }
+
+    def run(algorithm: str | None = None) -> ahbm.Report:
+        selector = None if algorithm else NcclModel({"algorithms": algorithms})
+        return ahbm.run(
+            "all_reduce", algorithm, "npu_switch_8", selector=selector, size=size, overrides=machine, data=False
+        )
+
+    chosen, best = run(), min((run(name) for name in algorithms), key=lambda report: report.latency_ns)
+    assert round(100 * (chosen.latency_ns / best.latency_ns - 1)) == percent
+    assert best.algorithm == "nvls_allreduce"
+    assert chosen.algorithm == ("nvls_allreduce" if size > 1 << 20 else "nccl_ring_allreduce")

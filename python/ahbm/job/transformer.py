@@ -16,6 +16,8 @@ SCHEDULES = ("1f1b", "gpipe", "zb1", "zbv", "dualpipev")
 """Orders of micro-batches in a pipeline stage."""
 V_SCHEDULES = ("zbv", "dualpipev")
 """Those of which the second of two chunks goes back through the ranks."""
+SPLIT_SCHEDULES = ("zb1", *V_SCHEDULES)
+"""Those in which gradients of weights may be computed at any time: no stage waits for them."""
 RECOMPUTE = ("none", "selective", "full")
 """What the backward pass computes again: nothing, what lies between the products of attention, or whole layers."""
 ARITHMETIC = ("f16", "f32", "tf32", "f64", "f8")
@@ -124,6 +126,8 @@ class Transformer:
         if not isinstance(dtype, str) or dtype not in ELEMENTS:
             hint = f"one of {', '.join(ELEMENTS)}"
             raise ConfigError("AHBM-C157", f"dtype is {str(dtype)[:40]!r}", hint=hint)
+        if skew > max(self.ep, 1):
+            raise ConfigError("AHBM-C157", f"skew is {skew}, not a number from 1 to ep, {self.ep}")
         if self.heads is None:
             sizes["heads"] = max(self.hidden // 128, 1)
         if self.kv_heads is None:

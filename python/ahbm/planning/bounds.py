@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from ahbm._core import kernels_of
-from ahbm.job.transformer import Transformer
+from ahbm.job.transformer import SPLIT_SCHEDULES, Transformer
 from ahbm.planning.memory import is_last, own_chunks
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ BACKWARD = "head.logits.dgrad"
 """The first kernel of a backward pass that begins with the loss."""
 WAITS = ".wgrad"
 """How kernels end for which no stage waits."""
-SPLIT = ("zb1", "zbv", "dualpipev")
-"""Schedules that may compute them at any time."""
 
 
 class Bounds:
@@ -40,7 +38,7 @@ class Bounds:
         plain = layer
         if of.recompute_layers:
             plain = self._passes(replace(alone, recompute=False))[1]
-        passed = sum(plain[:2] if of.schedule in SPLIT else plain)
+        passed = sum(plain[:2] if of.schedule in SPLIT_SCHEDULES else plain)
         least = before = 0
         for stage in range(of.pp):
             own = own_chunks(of, stage)

@@ -56,7 +56,7 @@ def candidates(model: Mapping[str, Any], ranks: int, batch: int, choices: Choice
         "tp": choices.of("tp", inside),
         "pp": choices.of("pp", stages),
         "virtual_stages": choices.of("virtual_stages", [1, 2, 3, 4, 5, 6, 8]),
-        "schedule": choices.of("schedule", [model.get("schedule") or Transformer.schedule]),
+        "schedule": choices.of("schedule", [{**model, **choices.also}.get("schedule") or Transformer.schedule]),
         "cp": choices.of("cp", [1] if experts else rings),
         "ep": choices.of("ep", [n for n in _divisors(experts) if n <= ranks] if experts else [1]),
         "zero": choices.of("zero", [0, 1, 3]),

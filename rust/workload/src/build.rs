@@ -136,18 +136,7 @@ impl RankBuilder {
     /// A call of `bytes` in a group of [`crate::Gather::group`], with nothing else stated.
     pub fn call(&mut self, collective: Collective, group: u32, bytes: u64) -> Work {
         let group = self.group(group);
-        self.call_of(CallSpec {
-            collective,
-            group,
-            bytes,
-            sends: None,
-            receives: None,
-            through: None,
-            dtype: None,
-            op: None,
-            root: None,
-            dimensions: None,
-        })
+        self.call_of(CallSpec { bytes, ..CallSpec::new(collective, group) })
     }
 
     /// A call; its group is a slot.

@@ -431,10 +431,14 @@ impl<'a> Stage<'a> {
         op: Option<&str>,
         after: Vec<u64>,
     ) -> Vec<u64> {
+        let spec = CallSpec { bytes, dtype: Some(dtype), op: op.map(Into::into), ..CallSpec::new(collective, 0) };
+        self.say(name, role, spec, after)
+    }
+
+    /// A call in the group of a role; nothing in a group of one.
+    fn say(&mut self, name: &str, role: Role, mut spec: CallSpec, after: Vec<u64>) -> Vec<u64> {
         let Some(group) = self.groups[role as usize] else { return after };
-        let group = self.job.group(group);
-        let op = op.map(Into::into);
-        let spec = CallSpec { bytes, dtype: Some(dtype), op, ..CallSpec::new(collective, group) };
+        spec.group = self.job.group(group);
         let work = self.job.call_of(spec);
         self.push(name, work, &after)
     }
@@ -470,16 +474,14 @@ impl<'a> Stage<'a> {
         let own = vec![routes[self.expert as usize]; routes.len()];
         let (sends, receives) = if out { (routes, own) } else { (own, routes) };
         let (dtype, element) = self.of.dtype.clone();
-        let Some(group) = self.groups[Role::Expert as usize] else { return after };
         let spec = CallSpec {
             bytes: sends.iter().sum::<u64>() * element,
             sends: Some(sends.into()),
             receives: Some(receives.into()),
             dtype: Some(dtype),
-            ..CallSpec::new(Collective::AllToAll, self.job.group(group))
+            ..CallSpec::new(Collective::AllToAll, 0)
         };
-        let work = self.job.call_of(spec);
-        self.push(name, work, &after)
+        self.say(name, Role::Expert, spec, after)
     }
 
     fn message(&mut self, peer: u32, tag: u64) -> MessageSpec {

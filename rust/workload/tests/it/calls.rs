@@ -3,17 +3,10 @@
 use ahbm_findings::Diagnostic;
 use ahbm_workload::{Call, CallSpec, Collective, Gather, Groups, Linked, NodeBuilder, RankBuilder, Shares};
 
-const LIKE: CallSpec = CallSpec {
-    collective: Collective::AllToAll,
-    group: 0,
-    bytes: 64,
-    sends: None,
-    receives: None,
-    through: None,
-    dtype: None,
-    op: None,
-    root: None,
-    dimensions: None,
+const LIKE: CallSpec = {
+    let mut spec = CallSpec::new(Collective::AllToAll, 0);
+    spec.bytes = 64;
+    spec
 };
 
 /// The call of ranks that each state it so.
