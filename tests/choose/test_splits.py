@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ahbm.choose.episodes import Every
+from ahbm.choose.episodes import Every, Job
 from ahbm.choose.splits import HELD_OUT, LEAVES, OF_A_LEAF, SPLITS, Part, Split, ranks_of, split_of
 from ahbm.core.spec import machine_name
 from ahbm.errors import ConfigError
@@ -18,6 +18,7 @@ FIXED = {
     "networks": "2390453c555fcd52",
     "jobs": "540ee76217157c4e",
     "machines": "f993e2a314a6766d",
+    "scale": "ba75d896f64f4596",
 }
 """Digests of version 1: names of machines, sizes, calls of jobs and algorithms, not of what they take."""
 
@@ -66,6 +67,13 @@ def test_jobs_hold_out_jobs() -> None:
     split = split_of("jobs")
     known, held = (set(map(repr, told(part)[2])) for part in (split.train, split.test))  # type: ignore[call-overload]
     assert known and held and not known & held
+
+
+def test_scale_holds_out_more_ranks_than_were_learned() -> None:
+    split = split_of("scale")
+    learned, held = ([machine.sips for machine in part.machines] for part in (split.train, split.test))
+    assert max(learned) < min(held) and max(held) == 256
+    assert {job.ranks for job in split.test.jobs if isinstance(job, Job)} == {128}
 
 
 def test_only_ranks_of_a_switch_of_two_levels_take_part() -> None:

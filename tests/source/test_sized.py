@@ -17,6 +17,7 @@ from ahbm.job.open import open_
 from ahbm.runs.verdict import check_file
 from ahbm.source.sized import Assigned, Unassigned, assigned
 from support.sized_graphs import (
+    KIB,
     Npu,
     both_ways,
     bruck,
@@ -159,10 +160,28 @@ def test_what_no_assignment_makes_right_is_said_with_the_rank(tmp_path: Path) ->
     assert nameless.verdict == "no_expectation" and "rank 0" in nameless.notes[0]
 
 
-def test_messages_beyond_4_gib_are_refused_by_check_and_run_alike(tmp_path: Path) -> None:
-    file = write(tmp_path / "huge", ring(4, adds=True, copies=True, size=1 << 33))
+def test_messages_beyond_4_gib_are_checked_and_run_alike(tmp_path: Path) -> None:
+    size = 5 << 30
+    file = write(tmp_path / "large", ring(4, adds=True, copies=False, size=size))
     answer = check_file(file)
-    assert (answer.verdict, answer.findings[0].code) == ("malformed", "AHBM-F136")
-    with pytest.raises(FormatError, match="AHBM-F136"):
-        open_(file, topology="npu_ring_8").run()
-    assert ahbm.run("all_reduce", file, "npu_ring_8", bytes_per_rank=1 << 20).wrong == 0
+    assert (answer.verdict, answer.collective) == ("correct", "reduce_scatter")
+    on = {"topology": "npu_ring_8", "overrides": {"system.sips.count": 4}}
+    small = open_(write(tmp_path / "small", ring(4, adds=True, copies=False, size=size >> 10)), **on).run(data=False)
+    large = open_(file, **on).run(data=False)
+    assert large.bytes == 4 * size
+    assert large.latency_ns == pytest.approx(1024 * small.latency_ns, rel=0.05)
+
+
+@pytest.mark.parametrize("kib", [4096, 5120, 6144])
+def test_what_moves_the_data_of_a_graph_has_room_where_the_graph_has(kib: int, tmp_path: Path) -> None:
+    file = write(tmp_path / "room", ring(4, adds=True, copies=False, size=kib * KIB))
+    report = open_(file, topology="npu_ring_8", overrides={"system.sips.count": 4}).run(data=False)
+    assert report.bytes == 4 * kib * KIB
+
+
+def test_messages_beyond_256_tib_are_refused_by_check_and_run_alike(tmp_path: Path) -> None:
+    file = write(tmp_path / "absurd", ring(4, adds=True, copies=False, size=1 << 62))
+    answer = check_file(file)
+    with pytest.raises(FormatError, match="AHBM-F136") as refused:
+        open_(file, topology="npu_ring_8", overrides={"system.sips.count": 4}).run(data=False)
+    assert (answer.verdict, [one.code for one in answer.findings]) == ("malformed", [refused.value.code])

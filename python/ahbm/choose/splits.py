@@ -5,9 +5,10 @@ A split of a name and a version never changes. A change of it, of the catalogue 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
+from operator import add
 from pathlib import Path
 
 from ahbm._core import Machine
@@ -87,6 +88,8 @@ class Split:
     name: str
     train: Part
     test: Part
+    offered: Mapping[str, Sequence[str]] = field(default_factory=lambda: {"all_reduce": ALGORITHMS})
+    """What is chosen from, by collective."""
     version: int = VERSION
 
     @property
@@ -97,15 +100,8 @@ class Split:
     @cached_property
     def catalogue(self) -> Catalogue:
         """What is chosen from, the same on both sides."""
-        more = LIBRARIES if self.name.startswith(MACHINES) else ()
-        found = Catalogue.of("all_reduce", (*ALGORITHMS, *more), overrides=CCL)
-        if self.name.startswith(MACHINES):
-            for collective, names in OF_MACHINES.items():
-                found = found + Catalogue.of(collective, names, overrides=CCL)
-        elif self.train.jobs:
-            for collective, names in OF_JOBS.items():
-                found = found + Catalogue.of(collective, names, overrides=CCL)
-        return found
+        parts = [Catalogue.of(collective, names, overrides=CCL) for collective, names in self.offered.items()]
+        return reduce(add, parts)
 
     def small(self, machines: int = 2, sizes: int = 4) -> Split:
         """The first machines and some sizes of both sides, for a quick look; its scores are not those of the split."""
@@ -114,7 +110,7 @@ class Split:
             step = max(len(part.sizes) // sizes, 1)
             return Part(part.machines[:machines], part.sizes[::step], part.jobs[:1])
 
-        return Split(f"{self.name}-small", cut(self.train), cut(self.test), self.version)
+        return replace(self, name=f"{self.name}-small", train=cut(self.train), test=cut(self.test))
 
 
 def points(part: Part, outcomes: Outcomes) -> Iterator[tuple[str, Request]]:
@@ -133,7 +129,6 @@ OF_JOBS = {
     "all_to_all": ("pairwise_all_to_all", "synth:greedy", "synth:direct"),
 }
 """Of the other collectives of jobs."""
-MACHINES = "machines"
 LIBRARIES = ("nccl_ring_allreduce", "double_binary_tree_allreduce")
 """All_reduces of GPU libraries, besides `ALGORITHMS`."""
 OF_MACHINES = {
@@ -150,6 +145,11 @@ OF_MACHINES = {
     "reduce": ("binomial_reduce", "ring_reduce"),
 }
 """Of the other collectives of `machines`."""
+OF_MANY = {
+    "all_reduce": (*(name for name in ALGORITHMS if ":" not in name), *LIBRARIES),
+    **{collective: tuple(name for name in names if ":" not in name) for collective, names in OF_MACHINES.items()},
+}
+"""Of `scale`: a synthesizer takes longer for 256 ranks than all that runs."""
 TRAIN_JOBS = (
     Transformer(layers=4, hidden=512, sequence=256, dp=16, micro_batches=2, bucket_bytes=1 << 20),
     Transformer(layers=4, hidden=1024, sequence=256, tp=4, dp=4, micro_batches=2),
@@ -161,6 +161,8 @@ TEST_JOBS = (
     Transformer(layers=2, hidden=2048, sequence=128, tp=8, dp=2, micro_batches=2, sequence_parallel=True),
     Transformer(layers=2, hidden=768, sequence=256, dp=16, ep=8, experts=8, micro_batches=2, zero=1),
 )
+LARGE_JOB = Transformer(layers=2, hidden=2048, sequence=256, tp=8, dp=16, micro_batches=2, zero=1)
+"""Of 128 ranks, on all machines of `scale`."""
 
 
 def ranks_of(machine: Machine) -> int | None:
@@ -224,7 +226,8 @@ def _jobs() -> Split:
         *_sized("npu_hypercube_16", HELD_OUT[:2]),
     )
     train, test = (tuple(Job(one) for one in jobs) for jobs in (TRAIN_JOBS, TEST_JOBS))
-    return Split("jobs", Part(machines, jobs=train), Part(machines, jobs=test))
+    offered = {"all_reduce": ALGORITHMS, **OF_JOBS}
+    return Split("jobs", Part(machines, jobs=train), Part(machines, jobs=test), offered)
 
 
 def _machines() -> Split:
@@ -238,10 +241,31 @@ def _machines() -> Split:
         load_machine("npu_mesh_8x8"),
     ]
     return Split(
-        MACHINES,
+        "machines",
         Part(tuple(learned), jobs=(Every(calls, SIZES[2::4]),)),
         Part(tuple(held), jobs=(Every(calls, SIZES[4:17:6], 4),)),
+        {"all_reduce": (*ALGORITHMS, *LIBRARIES), **OF_MACHINES},
     )
+
+
+def _scale() -> Split:
+    few = ("dgx_a100_2_nodes", "h100_2_nodes", "polaris_8_nodes", "npu_mesh_8x8", "npu_torus_4x4x4")
+    many = [
+        _of_ranks("h100_2_nodes", 128),
+        _of_ranks("polaris_n_nodes", 256),
+        _of_ranks("npu_mesh_8x8", 256, w=16, h=16),
+        _of_ranks("npu_torus_4x4x4", 256, w=8, h=8, d=4),
+    ]
+    return Split(
+        "scale",
+        Part(tuple(load_machine(name) for name in few), jobs=(Every(tuple(OF_MANY), SIZES[2::4]),)),
+        Part(tuple(many), jobs=(Every(tuple(OF_MANY), SIZES[4:17:6]), Job(LARGE_JOB))),
+        OF_MANY,
+    )
+
+
+def _of_ranks(name: str, ranks: int, **sides: int) -> Machine:
+    return load_machine(name, {"system.sips.count": ranks, **{f"system.sips.{side}": n for side, n in sides.items()}})
 
 
 SPLITS: dict[str, Callable[[], Split]] = {
@@ -249,11 +273,13 @@ SPLITS: dict[str, Callable[[], Split]] = {
     "parameters": _parameters,
     "networks": _networks,
     "jobs": _jobs,
-    MACHINES: _machines,
+    "machines": _machines,
+    "scale": _scale,
 }
 """`sizes`: odd powers of two are held out. `parameters`: three of nine pairs of latency and bandwidth. `networks`: a
 mesh of three dimensions, a switch of two levels and a torus with a slow link. `jobs`: other training jobs. `machines`:
-calibrated machines and a mesh of 64 ranks, with all collectives, that were not learned."""
+calibrated machines and a mesh of 64 ranks, with all collectives, that were not learned. `scale`: two clusters, a mesh
+and a torus of 128 to 256 ranks, with all collectives and a job, where those of 16 to 64 were learned."""
 
 
 def split_of(name: str) -> Split:

@@ -165,7 +165,7 @@ class PlanFile(Target):
             return has_known_result(self.plan)
         chunks = self._chunks
         # A run of messages that no program knows is refused as a run for the time is.
-        runs = isinstance(chunks, Assigned) and (chunks.most < MOST or self.options.size is not None)
+        runs = isinstance(chunks, Assigned) and (chunks.most <= MOST or self.options.size is not None)
         return runs and not self.options.reading.lenient
 
     @cached_property

@@ -15,7 +15,7 @@ from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.layout import Layout
 from ahbm.base.load import load_bytes
 from ahbm.base.request import Request
-from ahbm.config.checks import Check, integer, mapping, one_of, switch, text
+from ahbm.config.checks import AUTO, Check, integer, mapping, one_of, switch, text
 from ahbm.config.kinds import Kind
 from ahbm.config.reading import PLAIN, SUFFIXES, Reading
 from ahbm.dsl.script import Script
@@ -202,7 +202,9 @@ class PlanAlgorithm:
         program, _ = as_program(self.read, machine, queues, how, request.nbytes, dtype, request.op, sips)
         if moves is None or moves.collective != request.collective:
             return Lowered(program, [], [], timed=True)
-        unbounded = settings.queues._replace(n_slots=UNBOUNDED)
+        # The graph has the time: what moves its data has room wherever there is some.
+        roomiest = settings.queues._replace(buffer_kind=AUTO).tiers(machine.tiers)[-1]
+        unbounded = settings.queues._replace(n_slots=UNBOUNDED, buffer_kind=roomiest)
 
         def moved() -> Lowered:
             return lower(moves.plan, machine, request, unbounded, PlanOptions(), sips)

@@ -15,7 +15,7 @@ from ahbm.config.reading import PLAIN, Reading
 from ahbm.errors import AhbmError
 from ahbm.source.assignment import Assignment, Lack, Message, Sized, lack, search, tasks
 
-MOST = 2**32
+MOST = 1 << 48
 """Bytes of a message, at most: the program of a graph knows no larger ones."""
 MOST_ENDS = 4096
 """Sends and receives among which it is found out what messages through other ranks order."""

@@ -18,6 +18,9 @@ use ahbm_wire::chakra::NodeKind;
 use ahbm_workload::{Chains, Link};
 use rustc_hash::FxHashMap;
 
+/// Bytes of a message that no machine holds.
+const LARGEST: u64 = 1 << 48;
+
 /// The size of a message of the trace in the program.
 #[derive(Clone, Copy)]
 enum Sizing {
@@ -305,8 +308,9 @@ impl Writer<'_> {
                 }
             },
         };
-        let elements = u32::try_from(bytes)
-            .map_err(|_| vec![wrong(self.graph, at, "comm_size", &format!("is {bytes}, above 4 GiB"))])?;
-        Ok(Tile::new(Dtype::U8, &[elements.into()]))
+        if bytes > LARGEST {
+            return Err(vec![wrong(self.graph, at, "comm_size", &format!("is {bytes}, above 256 TiB"))]);
+        }
+        Ok(Tile::new(Dtype::U8, &[bytes]))
     }
 }
