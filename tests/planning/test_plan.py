@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ahbm.cli import app
 from ahbm.config.topology import load_machine
 from ahbm.errors import ConfigError
 from ahbm.job.replay import replay
@@ -145,3 +146,22 @@ def test_the_command(tmp_path: Path) -> None:
     assert code == 0 and best["plan"] in out and "per 1M tokens" in out, err
     code, out, err = run("ahbm", ["plan", "lama3-8b", "--ranks", "4"], tmp_path)
     assert code != 0 and "llama3-8b" in err
+
+
+def test_a_script_is_planned_by_its_numbers_with_its_own_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "train.py"
+    script.touch()
+    asked = []
+
+    def numbers(*given: object) -> dict[str, Any]:
+        asked.append(given)
+        return MODEL | {"micro_batch": 2}
+
+    monkeypatch.setattr("ahbm.planning.script.trained", numbers)
+    app(["plan", str(script), "-t", "dgx_h100", "--ranks", "2", "--json", "--", "3", "-x"], standalone_mode=False)
+    assert asked == [(str(script), ["3", "-x"], "dgx_h100")]
+    assert json.loads(capsys.readouterr().out)["tokens"] == 2 * 2 * MODEL["sequence"]
+    with pytest.raises(ConfigError, match="gpt2 is no script"):
+        app(["plan", "gpt2", "3", "-t", "dgx_h100", "--ranks", "2"], standalone_mode=False)

@@ -33,7 +33,12 @@ def _list(about: str) -> typer.models.OptionInfo:
 )
 @grouped
 def plan(
-    model: Annotated[str, typer.Argument(help="A public model, or a YAML file with its numbers.")],
+    model: Annotated[
+        str, typer.Argument(help="A public model, a YAML file with its numbers, or a script that trains it.")
+    ],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(help="Of the script; those that begin with - behind --.", show_default=False)
+    ] = None,
     *,
     place: Place,
     batch: Annotated[
@@ -74,7 +79,15 @@ def plan(
         raise ConfigError("AHBM-C146", "ahbm plan divides a model over ranks", hint="--ranks 64")
     if memory_gib is not None and not isfinite(memory_gib):
         raise ConfigError("AHBM-C146", f"--memory-gib {memory_gib}: no rank has so much", hint="80")
-    values = like(model) if model in names() or not isfile(model) else read_manifest(model)
+    if model.endswith(".py") and isfile(model):
+        from ahbm.planning.script import trained
+
+        values = trained(model, arguments or (), place.topology)
+        batch = batch or ranks_of(place) * values["micro_batch"]
+    elif arguments:
+        raise ConfigError("AHBM-C146", f"{model} is no script: it takes no arguments", hint="ahbm plan train.py ...")
+    else:
+        values = like(model) if model in names() or not isfile(model) else read_manifest(model)
     numbers: dict[str, str | None] = {
         "tp": tp,
         "pp": pp,

@@ -16,8 +16,8 @@ import multiprocessing.spawn
 import os
 import runpy
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -147,6 +147,25 @@ def ending() -> AbstractContextManager[None]:
     return ending.main()
 
 
+@contextmanager
+def numbered(file: str | None) -> Iterator[None]:
+    """Around a script: the numbers of the transformer that it trains are written, if somebody has asked for them."""
+    if file is None:
+        yield
+        return
+    from ahbm.torch.device import trained
+
+    with trained.watched() as seen:
+        try:
+            yield
+        except SystemExit as ended:
+            if ended.code:
+                raise
+    found = trained.written(trained.numbers(seen))
+    with open(file, "w", encoding="utf-8") as out:
+        out.write(found)
+
+
 def _bring_up_children() -> None:
     """Has processes that the script spawns start with `ahbm.torch.child` instead of the script."""
     prepares = multiprocessing.spawn.get_preparation_data
@@ -225,6 +244,9 @@ def main() -> None:
     parser.add_argument(
         "--lenient", action="store_true", help="pass what the backend that the script asks for, and a device, refuse"
     )
+    parser.add_argument(
+        "--numbers", metavar="FILE", help="with --fake: write the numbers of the transformer that the script trains"
+    )
     parser.add_argument("script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     asked = parser.parse_args()
@@ -252,11 +274,13 @@ def main() -> None:
         if asked.device is None or not asked.steps.isdecimal() or not int(asked.steps):
             parser.error("--steps N needs --device, and N is 1 or more")
         os.environ["AHBM_END_AFTER"] = asked.steps
+    if asked.numbers is not None and not asked.fake:
+        parser.error("--numbers needs --fake")
     if asked.record is None:
         serving = activate()
         search = None if os.environ.get(DEVICE) else Search()
         try:
-            with serving, ending():
+            with serving, ending(), numbered(asked.numbers):
                 runpy.run_path(asked.script, run_name="__main__")
         except BaseException:
             if search is not None:
