@@ -71,6 +71,7 @@ SMALL = {
     "benches/kernels_of_ops.py": Small(needs=TORCH, slow=True),
     "benches/mfu.py": Small(constants={"STEPS": [("2 ranks", "llama3-8b", 0, {"layers": 2, "tp": 2}, (1,))]}),
     "benches/model_overhead.py": Small(constants={"WIDTHS": (64,)}, needs=TORCH, slow=True),
+    "benches/pages.py": Small(only_imported="`views/test_pages_in_a_browser.py` and `test_live.py` time the same"),
     "benches/peers/simgrid_ring.py": Small(("8",), needs=("simgrid",)),
     "benches/peers/simpy_ring.py": Small(("8",), needs=("simpy",)),
     "benches/phases.py": Small(("ring, 64",)),

@@ -224,6 +224,30 @@ def test_a_sweep_tells_each_time_as_it_comes(served: Served, monkeypatch: pytest
     assert all(("ps" in row) != ("code" in row) for row in rows)
 
 
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("def kernel(t_ptr, *, tl):", "module"),
+        ("def work(t_ptr, *, tl):\n    pass\n\nkernel = work\n", "module"),
+        ("def work(t_ptr, *, tl:\n\nkernel = work\n", "module"),
+        ("from mine import work as kernel, kernel_args\n", "module"),
+        ("import sys\nprint(sys.argv)\n", "target"),
+        ("def helper():\n    kernel = 3\n", "target"),
+    ],
+)
+def test_a_module_is_told_by_its_kernel_whatever_the_function_is_called(text: str, kind: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(text, encoding="utf-8")
+    (item,) = live.found_in(tmp_path / "mine.py", "all_reduce", None)
+    assert item.kind == kind
+
+
+def test_a_new_algorithm_is_shown_with_its_editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(app, ["new", "mine"]).exit_code == 0
+    (item,) = live.found_in(Path("algorithms/mine.py"), "all_reduce", None)
+    assert item.kind == "module"
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
 @pytest.mark.parametrize(("width", "dark"), [(1400, False), (390, True)])
