@@ -13,6 +13,7 @@ from ahbm.errors import ConfigError
 from support.hostile import TARGETS, attempt
 
 TRIES = {"ccl": 150, "values": 60, "kernels": 60, "machines": 150, "logs": 150, "exports": 60}
+TRIES |= {"tuners": 200, "schedules": 200, "dumps": 60, "graphs": 40}
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -173,3 +173,11 @@ def test_who_has_not_begun_is_named(tmp_path: Path) -> None:
     folder = dumps(tmp_path / "d", [rank("started"), rank("scheduled"), rank("started")])
     _, out, _ = run("ahbm", ["check", str(folder)], tmp_path)
     assert "rank 1 is waited for: not begun there" in " ".join(out.split())
+
+
+def test_a_dump_with_text_that_nobody_needs_is_read_and_run(tmp_path: Path) -> None:
+    folder = dumps(tmp_path / "dumps", [[entry(0, "all_reduce")]] * 3, form="json")
+    for file in folder.iterdir():
+        file.write_text(file.read_text().replace("pg_status", "pg\0status"))
+    assert isinstance(report := open_(folder, topology="npu_ring_8").run(), JobReport)
+    assert len(report.ranks) == 3

@@ -24,6 +24,7 @@ from ahbm.core.emulator import Emulator
 from ahbm.errors import AhbmError
 from ahbm.job import nsight
 from ahbm.job.reading import read as read_job
+from support import hostile_files
 
 SECONDS = 10
 """A try that takes longer hangs."""
@@ -322,6 +323,10 @@ TARGETS: dict[str, Target] = {
     "machines": machines,
     "logs": logs,
     "exports": exports,
+    "tuners": hostile_files.tuners,
+    "schedules": hostile_files.schedules,
+    "dumps": hostile_files.dumps,
+    "graphs": hostile_files.graphs,
 }
 
 

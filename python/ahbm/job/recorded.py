@@ -56,7 +56,11 @@ def _span(file: Path, step: int | None) -> Span | None:
     text = unpacked(packed, MOST_BYTES + 1)
     if len(text) > MOST_BYTES or text.startswith(b"\x80"):  # a pickle has no times of a device
         return None
-    spans = _spans(json.loads(text), step)
+    try:
+        spans = _spans(json.loads(text), step)
+    except (ValueError, RecursionError):
+        # A job is read by what it needs; the rest of a file may be no JSON, and says nothing.
+        return None
     return (1000 * min(start for start, _ in spans), 1000 * max(end for _, end in spans)) if spans else None
 
 
@@ -65,7 +69,10 @@ def _spans(document: Any, step: int | None) -> list[Span]:
     within: list[Span] = []
     launched: dict[Any, float] = {}
     activities: list[tuple[Span, Any]] = []
-    for event in document.get("traceEvents", ()) if isinstance(document, dict) else ():
+    events = document.get("traceEvents") if isinstance(document, dict) else None
+    for event in events if isinstance(events, list) else ():
+        if not isinstance(event, dict):
+            continue
         start, took, kind = event.get("ts"), event.get("dur"), event.get("cat")
         if not isinstance(start, int | float) or not isinstance(took, int | float):
             continue
