@@ -18,6 +18,8 @@ TRIES |= {"tuners": 200, "schedules": 200, "dumps": 60, "graphs": 40}
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_nothing_but_our_errors_comes_back(target: str, tmp_path: Path) -> None:
+    if target == "graphs":
+        pytest.importorskip("infragraph")
     ended = [attempt(target, f"test/{turn}", tmp_path) for turn in range(TRIES[target])]
     assert all(end == "accepted" or end.startswith("AHBM-") for end in ended)
     # Random input that is refused at the door tries nothing behind it.

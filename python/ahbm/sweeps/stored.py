@@ -15,7 +15,7 @@ from ahbm.table.rows import Rows
 from ahbm.table.store import Store
 
 SAMPLE = 100_000
-"""Rows that are looked at first for how many values a key has."""
+"""Rows that are looked at first: for how many values a key has, for how far numbers are apart."""
 
 
 def keyed(store: Store, wanted: set[str]) -> dict[str, Row]:
@@ -69,17 +69,16 @@ def _unbeaten(query: Query, goals: Sequence[str], values: Sequence[str]) -> Rows
         f"create temp view known as select * from (select {wanted}, {', '.join(given)} from {query.each} "
         f"where {_right(query)}) where {known}"
     )
-    alike, ends = _alike(query, "known", [f"{end}({name})" for name in numbered for end in ("min", "max")])
-    if not ends:
-        return query.at([])
-    least, most = ([pick(column) for column in zip(*ends, strict=True)] for pick in (min, max))
-    spans = [high - low for low, high in zip(least[::2], most[1::2], strict=True)]
-    # A good row of each group; few rows are not beaten by it.
+    # What one number is worth in another: of some rows, since any worth finds rows that few are not beaten by.
+    ends = ", ".join(f"max({name}) - min({name})" for name in numbered)
+    (spans,) = query.lines(f"select {ends} from (select {', '.join(numbered)} from known limit {SAMPLE})")
     score = " + ".join(f"{name} / {width or 1.0!r}" for name, width in zip(numbered, spans, strict=True))
     good = ", ".join(f"{name} := {name}" for name in numbered)
     place = '"at"' if query.one_space else f'struct_pack(a := space <> {quoted(query.own)}, b := space, c := "at")'
-    picked = [*alike, f"arg_min(struct_pack({good}), {score}) as good", f"min({place}) as first"]
+    asked = [name_of(name) for name in answers.ASKED if name in query.columns]
+    picked = [*asked, f"arg_min(struct_pack({good}), {score}) as good", f"min({place}) as first"]
     query.run(f"create temp table good as select {', '.join(picked)} from known group by all")
+    alike = _differing(asked, query.lines(f"select {', '.join([*asked, 'first'])} from good"))
     same = " and ".join(f"known.{name} is not distinct from good.{name}" for name in alike)
     better = " or ".join(f"known.{name} < good.good.{name}" for name in numbered)
     equal = " and ".join(f"known.{name} = good.good.{name}" for name in numbered)
@@ -95,13 +94,9 @@ def _unbeaten(query: Query, goals: Sequence[str], values: Sequence[str]) -> Rows
     return query.at(list(zip(*(lying.column(name) for name in PLACE), strict=True)))
 
 
-def _alike(query: Query, known: str, also: Sequence[str] = ()) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """The columns that say what was computed, as far as rows differ in them; and aggregates of what was computed
-    alike."""
-    asked = [name_of(name) for name in answers.ASKED if name in query.columns]
-    lines = query.lines(f"select {', '.join([*asked, 'count(*)', *also])} from {known} group by all")
-    differ = [name for at, name in enumerate(asked) if len({line[at] for line in lines}) > 1]
-    return differ, [line[len(asked) + 1 :] for line in lines]
+def _differing(asked: Sequence[str], lines: Sequence[tuple[Any, ...]]) -> list[str]:
+    """The columns in which lines, whose values begin with theirs, differ."""
+    return [name for at, name in enumerate(asked) if len({line[at] for line in lines}) > 1]
 
 
 def _effects(query: Query) -> list[answers.Effect]:
@@ -122,7 +117,8 @@ def _effects(query: Query) -> list[answers.Effect]:
             above = " + ".join(f"cast({edge!r} <= {value} as integer)" for edge in edges)
             value = f"case when {value} is null then 4 else least(greatest({above} - 1, 0), 3) end"
         values.append(f"{value} as v{number}")
-    alike = _alike(query, known)[0]
+    asked = [name_of(name) for name in answers.ASKED if name in query.columns]
+    alike = _differing(asked, query.lines(f"select {', '.join([*asked, 'count(*)'])} from {known} group by all"))
     logs = f"cast(round(ln(latency_ns) * {answers.SCALE:.0f}) as bigint) as logs"
     taken = ", ".join([*alike, *values, logs])
     by = ", ".join(f"({', '.join([*alike, f'v{number}'])})" for number in range(len(keys)))
