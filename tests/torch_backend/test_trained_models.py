@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -214,8 +215,20 @@ def test_a_script_says_its_numbers_after_one_step(tmp_path: Path) -> None:
     assert found == same | {"vocabulary": 96, "micro_batch": 3, "dtype": "bf16"}
 
 
-def test_a_script_that_fails_is_refused_with_what_it_said(tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text("raise ValueError('no data set')\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"(?s)AHBM-C157.*exit status 1.*no data set"):
-        trained(script, (), "dgx_h100")
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (b"ahbm: 8 cuda devices\nTraceback:\nValueError: no data set\nahbm: no answer\n", "exit status 1.*no data set"),
+        (b"ahbm.errors.ConfigError: AHBM-C157 no embedding\n  hint: a YAML file\n", "train.py: no embedding"),
+    ],
+)
+def test_a_script_that_fails_is_refused_with_what_it_said(
+    said: bytes, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.CompletedProcess(command, 1, b"", said)
+
+    monkeypatch.setattr("ahbm.planning.script.subprocess.run", run)
+    with pytest.raises(ConfigError, match=rf"(?s)AHBM-C157.*{told}") as refused:
+        trained("train.py", (), "dgx_h100")
+    assert "ahbm: " not in str(refused.value)
