@@ -404,7 +404,8 @@ def _ratios(tree: dict[str, Any], table: Table, predict: Callable[[Rows], Floats
     every = 1 if table.ranks <= written.VERIFIED else max(len(table.rows) // 4, 1)
     sizes = [written.even(table.collective, table.ranks, row.bytes) for row in table.rows[::every]]
     some = rows.at(np.arange(0, len(rows), every))
-    predicted = predict(replace(some, n=np.array(sizes, np.float64)))
+    n = np.array(sizes, np.float64)
+    predicted = predict(replace(some, n=n, volume=some.volume * some.n / n))
     ran = [written.us(emulator, table.collective, table.ranks, size) for size in sizes]
     logs = np.log(rows.n)
     return np.interp(logs, logs[::every], np.array(ran) / predicted)

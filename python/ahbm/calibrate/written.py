@@ -123,8 +123,8 @@ def emulator(declared: Mapping[str, Any], lowerings: Lowerings | None = None) ->
 def even(collective: str, ranks: int, nbytes: int) -> int:
     """The bytes of an array whose chunks are of one size, the next that are as many or more; of few ranks, as many.
 
-    Ranks whose chunks are alike share a program: that of many others is slow to make. A chunk of the longest size is on
-    the way all the time, so the time is the same but for less than one element of each rank.
+    Ranks whose chunks are alike share a program: that of many others is slow to make. The longest chunk is on the way
+    all the time, so an array with an element for each rank takes as long.
     """
     unit = ITEM * (ranks if COLLECTIVES[collective].chunks(ranks) == 1 else 1)
     return nbytes if ranks <= VERIFIED else -(-nbytes // unit) * unit
@@ -177,8 +177,9 @@ def coefficients(
     crossings = between / more
     # Chunks of few elements are not of one size, and short messages are stored and forwarded.
     short = {even(collective, ranks, size) for size in sizes if size < ranks * EVEN}
-    volumes = {size: (took(base, size) - fixed) / wire(size) for size in sorted(short)}
-    return [(steps, volumes.get(even(collective, ranks, size), volume), fixed, crossings) for size in sizes]
+    alone = {size: took(base, size) - fixed for size in sorted(short)}
+    volumes = (alone[even(collective, ranks, size)] / wire(size) if size < ranks * EVEN else volume for size in sizes)
+    return [(steps, each, fixed, crossings) for each in volumes]
 
 
 def copied(declared: Mapping[str, Any]) -> dict[str, Any]:
