@@ -159,12 +159,13 @@ def both_ways(turned: list[Measured]) -> str:
     means, lines, curves = (
         np.array([getattr(each, name).mean() for each in turned]) for name in ("percents", "lines", "curves")
     )
+    of = ((means <= 5).sum(), len(turned), np.median(means))
+    beside = [f"{int((each <= 5).sum())} and {np.median(each):.1f} %" for each in (lines, curves)]
     return (
         "The other way round, fitted to the second row, the fourth and so on, and run at the others, where the first"
-        f" row is beyond all that was seen: {int((means <= 5).sum())} of {len(turned)} tables, and"
-        f" {np.median(means):.1f} % in the median. The straight line has {int((lines <= 5).sum())} and {np.median(lines):.1f} %, PCHIP"
-        f" {int((curves <= 5).sum())} and {np.median(curves):.1f} %. What costs most is a jump of the library's between"
-        " two rows that are seen: no fit knows on which side of it the row between them is."
+        f" row is beyond all that was seen: {of[0]} of {of[1]} tables, and {of[2]:.1f} % in the median. The straight"
+        f" line has {beside[0]}, PCHIP {beside[1]}. What costs most is a jump of the library's between two rows that"
+        " are seen: no fit knows on which side of it the row between them is."
     )
 
 
