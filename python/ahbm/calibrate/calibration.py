@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import sqrt
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,6 @@ from ahbm.errors import ConfigError
 STEP_NS = {"inside": 600.0, "across": 2700.0}
 """Step of NCCL's LL over NVLink, and between nodes (NVIDIA/nccl, src/graph/tuning.cc): with its launch, the proportion
 of both where all rows have as many steps."""
-VERIFIED = 64
-"""Ranks up to which the written machine runs every row; beyond, a few of them."""
-
-
 ADDS_UP, NEARER = 2.0, 12
 """Percent by which runs may differ from the law before it is fitted again, and how often that is done."""
 SURE, SETTLED = 1e-4, 0.01
@@ -218,7 +215,7 @@ def _machine(
     tree["protocols"] |= library.others(template, tree, law, tables, known)
     library.without_protocol(tree, tables)
     predicted = tuple(_us(law, left, coefficients.rows([table], known)) for table in tables)
-    ratios = tuple(_ratios(tree, table, us) for table, us in zip(tables, predicted, strict=True))
+    ratios = tuple(_ratios(tree, table, partial(_us, law, left), coefficients.rows([table], known)) for table in tables)
     runs = np.concatenate([us * each for us, each in zip(predicted, ratios, strict=True)])
     measured = coefficients.rows(tables, known)
     off = np.abs(np.log(runs / measured.us))[measured.counts > 0]
@@ -401,10 +398,14 @@ def ranges(machine: _Machine, tables: Sequence[Table], known: coefficients.Coeff
     return found
 
 
-def _ratios(tree: dict[str, Any], table: Table, predicted: Floats) -> Floats:
-    """What runs of the machine take of the times `predicted` for the rows of a table, in us."""
+def _ratios(tree: dict[str, Any], table: Table, predict: Callable[[Rows], Floats], rows: Rows) -> Floats:
+    """What runs of the machine take of the times, in us, that are predicted for the rows of a table."""
     emulator = written.emulator(written.sized(tree, table.ranks))
-    every = 1 if table.ranks <= VERIFIED else max(len(table.rows) // 4, 1)
-    ran = [written.us(emulator, table.collective, table.ranks, row.bytes) for row in table.rows[::every]]
-    sizes = np.log([row.bytes for row in table.rows])
-    return np.interp(sizes, sizes[::every], np.array(ran) / predicted[::every])
+    every = 1 if table.ranks <= written.VERIFIED else max(len(table.rows) // 4, 1)
+    sizes = [written.even(table.collective, table.ranks, row.bytes) for row in table.rows[::every]]
+    some = rows.at(np.arange(0, len(rows), every))
+    n = np.array(sizes, np.float64)
+    predicted = predict(replace(some, n=n, volume=some.volume * some.n / n))
+    ran = [written.us(emulator, table.collective, table.ranks, size) for size in sizes]
+    logs = np.log(rows.n)
+    return np.interp(logs, logs[::every], np.array(ran) / predicted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
@@ -55,25 +56,26 @@ def nearest(
     long, once more where another shape or border is nearer by these. `tell` is told what is run, for people."""
     lowerings = Lowerings(NEAR_OPS)
 
-    def at(law: Law) -> tuple[float, Law, Coefficients]:
+    def at(law: Law, slopes: Coefficients = apart) -> tuple[float, Law, Coefficients]:
         found: Coefficients = {}
         for table in tables:
             tell(f"running {table.collective} on {table.ranks} ranks near the law")
-            found |= _near(template, law, table, apart, lowerings)
+            found |= _near(template, law, table, apart, slopes, lowerings)
         return fit.loss(law, rows(tables, found)), law, found
 
     def from_(law: Law) -> tuple[float, Law, Coefficients]:
         best = at(law)
         to = fit.refined(law, rows(tables, best[2]))
         for _ in range(NEARER):
-            tried = at(to)
+            # A step is short: slopes are those from where it begins.
+            tried = at(to, best[2])
             settled = abs(tried[0] / best[0] - 1) < SETTLED
             to = fit.between(best[1], to, rows(tables, apart).shared)
             if tried[0] < best[0]:
                 best, to = tried, fit.refined(tried[1], rows(tables, tried[2]))
             if settled:
                 break
-        return best
+        return at(best[1])
 
     best = from_(fit.chosen(rows(tables, apart)))
     other = fit.chosen(rows(tables, best[2]))
@@ -82,22 +84,24 @@ def nearest(
     return best[1:]
 
 
-def _near(template: Template, law: Law, table: Table, apart: Coefficients, lowerings: Lowerings) -> Coefficients:
+def _near(
+    template: Template, law: Law, table: Table, apart: Coefficients, slopes: Coefficients, lowerings: Lowerings
+) -> Coefficients:
     """The coefficients of a table at a law, from runs of small changes of it; those that were found apart where a
     protocol is too slow to matter. Chunks that follow each other hide latencies behind bytes: both together take less
-    than their sum."""
+    than their sum. slopes: coefficients near by, whose steps, bytes and crossings hold where they were not found
+    apart."""
     names = template.algorithms(table.collective)
     tree = written.tree(template, law, table.ranks, table.collective)
 
-    def changed(name: str, key: str | None) -> Emulator:
+    @cache
+    def changed(name: str, key: str | None = None) -> Emulator:
         keys = dict(tree["protocols"][name])
         if key is not None:
             keys[key] *= 1 + CHANGE
         return written.emulator({**tree, "protocols": {name: keys}, "protocol": name}, lowerings)
 
-    changes = (None, "step_ns", "nic_step_ns", "max_gbs" if law.chunk_bytes is None else "nic_gbs")
-    emulators = {name: [changed(name, key) for key in changes] for name in tree["protocols"]}
-    runs_of = [emulators[name] for name in written.names(law)]
+    changes = ("step_ns", "nic_step_ns", "max_gbs" if law.chunk_bytes is None else "nic_gbs")
     found: Coefficients = {}
     for row in table.rows:
         key = table.collective, table.ranks, row.bytes
@@ -107,18 +111,22 @@ def _near(template: Template, law: Law, table: Table, apart: Coefficients, lower
         one = rows([replace(table, rows=(row,))], apart)
         sums, used = (np.array(of.each(one))[:, 0] for of in (replace(law, chunk_bytes=None), law))
         least = min(us for us, term in zip(sums, law.shape.terms, strict=True) if term.free)
-        of = zip(runs_of, law.protocols, law.shape.terms, sums, used == used.min(), strict=True)
-        for runs, protocol, term, us, here in of:
-            gbs = row.bytes / (1000 * protocol.wire_us(one, 1.0)[0])
+        of = zip(written.names(law), law.protocols, law.shape.terms, sums, used == used.min(), strict=True)
+        for name, protocol, term, us, here in of:
+            wire_us = float(protocol.wire_us(one, 1.0)[0])
+            gbs = row.bytes / (1000 * wire_us)
             if (us > SLOW * least and not here) or gbs < LEAST_GBS:
                 continue
             at = term.way or 0
-            now, *then = (written.us(emulator, *key, names[at]) for emulator in runs)
-            inside, between, wire = (abs(each - now) / CHANGE for each in then)
-            wire *= 1 + CHANGE
-            crossings = between / (law.nic_steps * protocol.step_us)
-            steps, volume = inside / protocol.step_us + crossings, wire / protocol.wire_us(one, 1.0)[0]
-            found[key][at] = steps, volume, now - inside - between - wire, crossings
+            now = written.us(changed(name), *key, names[at])
+            steps, volume, _, crossings = slopes[key][at]
+            if slopes[key][at] == apart[key][at]:
+                then = (written.us(changed(name, change), *key, names[at]) for change in changes)
+                inside, between, wire = (abs(each - now) / CHANGE for each in then)
+                crossings = between / (law.nic_steps * protocol.step_us)
+                steps, volume = inside / protocol.step_us + crossings, wire * (1 + CHANGE) / wire_us
+            took = (steps + (law.nic_steps - 1) * crossings) * protocol.step_us + volume * wire_us
+            found[key][at] = steps, volume, now - took, crossings
     return found
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ahbm.calibrate import uncertainty
 from ahbm.calibrate.laws import BOUNDS, FREE, PLAIN, RAMPED, Law, Rows, Shape, Term, decoded, encoded
-from ahbm.calibrate.search import losses, searched
+from ahbm.calibrate.search import library, losses, searched
 from ahbm.calibrate.tables import Floats
 from ahbm.errors import ConfigError
 
@@ -259,8 +259,9 @@ def _least(terms: Sequence[Term], rows: Rows, weights: Floats, count: int) -> li
         return [None] * len(weights)
     of = np.array([number for number, each in enumerate(starts) for _ in each])
     points = np.array([point for each in starts for point in each])
-    supposed = np.array([each[0] for each in starts for _ in each])
-    found, losses = searched(terms, rows, weights[of], points, supposed)
+    known, prior = library(terms, rows.shared)
+    supposed = np.where(np.isnan(known), np.array([each[0] for each in starts for _ in each]), known)
+    found, losses = searched(terms, rows, weights[of], points, supposed, prior=prior)
     best: list[Fit | None] = []
     for number in range(len(weights)):
         mine = np.flatnonzero(of == number)

@@ -15,6 +15,9 @@ SCALE = 0.05
 WEAK = 0.01
 """Weight of what is supposed before anything is measured, in a residual of one unit of a logarithm."""
 ROUNDS = 60
+STEP_US, NIC_STEPS, SURE = 0.6, 5.0 / 0.6, 0.3
+"""A step of a tree in LL over NVLink, how many of them one between nodes takes (NVIDIA/nccl, src/graph/tuning.cc), and
+the standard deviation of both logarithms among machines."""
 LEAST_US = 1e-9
 
 
@@ -94,6 +97,17 @@ def bounds(terms: Sequence[Term], shared: Sequence[str]) -> tuple[Floats, Floats
     return found[:, 0], found[:, 1]
 
 
+def library(terms: Sequence[Term], shared: Sequence[str]) -> tuple[Floats, Floats]:
+    """What the library's own constants say of every coordinate, nan for nothing, and the weight of what is supposed of
+    it, as `searched` has it."""
+    places = columns(terms, shared)
+    known = np.full(len(shared) + sum(term.free for term in terms), np.nan)
+    # Where algorithms are told apart, the rings of many ranks have the steps of the first.
+    if any(term.way is not None for term in terms):
+        known[[shared.index("nic_steps"), places[0][0]]] = np.log([NIC_STEPS, STEP_US])
+    return known, np.where(np.isnan(known), SCALE * WEAK**2, (SCALE / SURE) ** 2)
+
+
 def within(values: Floats, least: Floats | float, most: Floats | float) -> Floats:
     """The values, none less than `least` or more than `most`: `np.clip` in a third of its time, for few values."""
     return np.minimum(np.maximum(values, least), most)
@@ -106,13 +120,15 @@ def searched(
     points: Floats,
     supposed: Floats,
     kept: Sequence[int] = (),
+    prior: Floats | float = SCALE * WEAK**2,
 ) -> tuple[Floats, Floats]:
     """The points (fits x parameters) to which the fits come from `points`, and their losses.
 
     weights: fits x rows, 1 for a row that a fit has and 0 for one that it has not. supposed: where a fit stays that no
-    row tells anything. kept: the parameters that stay there in any case.
+    row tells anything. kept: the parameters that stay there in any case. prior: the weight of what is supposed of each
+    parameter, in squared residuals of one unit of a logarithm.
     """
-    logs, prior, kept = np.log(rows.us), SCALE * WEAK**2, list(kept)
+    logs, kept = np.log(rows.us), list(kept)
     least, most = bounds(terms, rows.shared)
 
     def loss_of(where: Floats) -> tuple[Floats, Floats, Floats]:
@@ -120,7 +136,7 @@ def searched(
         slopes[:, :, kept] = 0.0
         us = np.maximum(us, LEAST_US)  # far from the law, what steps and bytes hide may be more than they take
         off = np.log(us) - logs
-        held = prior * ((where - supposed) ** 2).sum(1)
+        held = (prior * (where - supposed) ** 2).sum(1)
         return (weights * losses(off)).sum(1) + held, off, slopes / us[:, :, None]
 
     points = within(points, least, most)

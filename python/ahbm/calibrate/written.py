@@ -38,6 +38,8 @@ DTYPE, ITEM = "f16", 2
 """As commands take it where nobody says otherwise."""
 MUCH = 100.0
 """Steps of a message between nodes, beside tables of a single node, at which crossings are counted."""
+VERIFIED = 64
+"""Ranks up to which a machine runs every row of a table; beyond, a few of them, and chunks of one size."""
 EVEN = 1 << 12
 """Bytes of a chunk from which on the bytes that travel are in proportion to those of the array."""
 
@@ -118,6 +120,16 @@ def emulator(declared: Mapping[str, Any], lowerings: Lowerings | None = None) ->
     return Emulator(machine, CclConfig.packaged(), lowerings)
 
 
+def even(collective: str, ranks: int, nbytes: int) -> int:
+    """The bytes of an array whose chunks are of one size, the next that are as many or more; of few ranks, as many.
+
+    Ranks whose chunks are alike share a program: that of many others is slow to make. The longest chunk is on the way
+    all the time, so an array with an element for each rank takes as long.
+    """
+    unit = ITEM * (ranks if COLLECTIVES[collective].chunks(ranks) == 1 else 1)
+    return nbytes if ranks <= VERIFIED else -(-nbytes // unit) * unit
+
+
 def us(emulator: Emulator, collective: str, ranks: int, nbytes: int, algorithm: str | None = None) -> float:
     """Time of a collective of `nbytes` bytes of one rank's array, in us. Raises as `Emulator.compile`."""
     count = max(nbytes // (ITEM * COLLECTIVES[collective].chunks(ranks)), 1)
@@ -138,11 +150,13 @@ def coefficients(
     if collective in ALGORITHMS:
         library.setdefault(collective, list(ALGORITHMS[collective]))
 
+    lowerings = Lowerings()
+
     def on(step_us: float, gbs: float, nic_steps: float = 1.0) -> Emulator:
         keys = {"step_ns": 1000 * step_us, "nic_step_ns": 1000 * nic_steps * step_us, "max_gbs": gbs}
         if algorithm:
             keys = {**keys, "max_gbs": float("inf"), "nic_gbs": gbs, "slice_bytes": SLICE}
-        return emulator({**declared, "protocols": {"p": keys}, "protocol": "p"})
+        return emulator({**declared, "protocols": {"p": keys}, "protocol": "p"}, lowerings)
 
     def took(emulator: Emulator, nbytes: int) -> float:
         return us(emulator, collective, ranks, nbytes, algorithm)
@@ -150,7 +164,7 @@ def coefficients(
     def wire(nbytes: int) -> float:
         return nbytes / 1e3
 
-    whole, step = max(*sizes, ranks * EVEN), 1000.0
+    whole, step = even(collective, ranks, max(*sizes, ranks * EVEN)), 1000.0
     base, slower = on(0, 1.0), on(0, 0.5)
     least = took(base, whole)
     volume = (took(slower, whole) - least) / wire(whole)
@@ -162,10 +176,10 @@ def coefficients(
     between = (took(on(step, 1e6, 1 + more), tiny) - fixed) / step - steps if algorithm or template.alone_too else 0.0
     crossings = between / more
     # Chunks of few elements are not of one size, and short messages are stored and forwarded.
-    return [
-        (steps, volume if size >= ranks * EVEN else (took(base, size) - fixed) / wire(size), fixed, crossings)
-        for size in sizes
-    ]
+    short = {even(collective, ranks, size) for size in sizes if size < ranks * EVEN}
+    alone = {size: took(base, size) - fixed for size in sorted(short)}
+    volumes = (alone[even(collective, ranks, size)] / wire(size) if size < ranks * EVEN else volume for size in sizes)
+    return [(steps, each, fixed, crossings) for each in volumes]
 
 
 def copied(declared: Mapping[str, Any]) -> dict[str, Any]:
