@@ -80,7 +80,7 @@ def run() -> None:
 
 
 def end(left: SystemExit | None) -> NoReturn:
-    """Ends this process as an interpreter does: threads, what was registered for the end, the streams, the exit code."""
+    """Ends this process as an interpreter does: its threads, what was registered for the end, its exit code."""
     code = left.code if left else 0
     if code is None or isinstance(code, int):
         status = code or 0
