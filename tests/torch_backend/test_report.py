@@ -155,7 +155,7 @@ def test_a_script_for_another_backend(tmp_path: Path) -> None:
         "sys.stdout.write(f'{dist.get_backend()} {dist.get_backend(group)} {x.sum().item()}\\n')\n"
         "dist.destroy_process_group()\n"
     )
-    done = torchrun(script, 2, "--steps", "3", module="ahbm.torch", fresh=True, AHBM_REPORT="-")
+    done = torchrun(script, 2, "--steps", "3", module="ahbm.torch", AHBM_REPORT="-")
     assert done.returncode == 0, done.stderr
     assert "ahbm ahbm 8.0" in done.stdout
     assert "ahbm: init_process_group('gloo') is redirected to backend 'ahbm'" in done.stderr
