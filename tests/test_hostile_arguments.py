@@ -143,6 +143,8 @@ def tried(name: str, call: Any) -> list[str]:
                 given["bytes_per_rank"] = 64
             if "size" in named and parameter not in ("size", "sizes"):
                 given["size"] = 64
+            if "algorithms" in named and parameter not in ("algorithms", "collective", "collectives", "target"):
+                given["algorithms"] = "ring_allreduce"
             if "emulator" in named and parameter not in MACHINES:
                 given["emulator"] = emulator()
             elif "overrides" in named and parameter not in MACHINES:

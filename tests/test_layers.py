@@ -107,10 +107,17 @@ def _imported(text: str) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, f"ahbm.{alias.name}") for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ahbm."):
             yield node.lineno, str(node.module)
-        elif isinstance(node, ast.Call) and "import_module" in ast.unparse(node.func):
+        elif isinstance(node, ast.Call) and "import_module" in called(node.func):
             # A text is an import too.
             named = [arg.value for arg in node.args[:1] if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
             yield from ((node.lineno, name) for name in named if name.startswith("ahbm."))
+
+
+def called(function: ast.expr) -> str:
+    """What is called: its name, or all of its text where it is no name."""
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ast.unparse(function)
 
 
 def upward(package: str, path: Path) -> list[str]:

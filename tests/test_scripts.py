@@ -78,9 +78,14 @@ SMALL = {
     "benches/planted.py": Small(("--cases", "2")),
     "benches/roofline.py": Small(constants={"MODELS": {"wide MLP, bf16": 1}}, needs=TORCH, slow=True),
     "benches/run.py": Small(("--quick",), {"LARGE": ((4, 2, 1.0),)}, slow=True),
-    "benches/select_env.py": Small(("100",), {"MACHINES": ("npu_ring_8",)}, ("gymnasium",), slow=True),
+    "benches/select_env.py": Small(
+        ("100",),
+        {"MACHINES": ("npu_ring_8",), "SIZES": [1 << power for power in range(10, 19)]},
+        ("gymnasium",),
+        slow=True,
+    ),
     "benches/selecting.py": Small(constants={"CALLS": 10, "ROUNDS": 1}),
-    "benches/sweep.py": Small(("--cases", "20", "--rows", "800", "--kills", "1"), slow=True, own_process=True),
+    "benches/sweep.py": Small(("--cases", "20", "--rows", "1", "--kills", "1"), slow=True, own_process=True),
     "benches/synthesis.py": Small(
         constants={"CASES": [("mesh 2x2", *MESH, 1.0)], "NAMED": NAMED, "AUTO": (TORUS,), "REPEATS": 1}
     ),

@@ -85,6 +85,8 @@ HOLDING = {
 }
 
 PLACES = ("load", "recv", "store")
+FOUR: dict[str, Any] = {"overrides": {"system.sips.count": 4}}
+"""Ranks enough for one that casts, its neighbours and one beyond them."""
 
 
 def write_casting(collective: str, dtype: str, other: str, place: str) -> None:
@@ -94,7 +96,9 @@ def write_casting(collective: str, dtype: str, other: str, place: str) -> None:
 
 def casting(collective: str, dtype: str, other: str, place: str, op: str = "sum") -> ahbm.Report:
     write_casting(collective, dtype, other, place)
-    return ahbm.run(collective, "casting.py", "npu_ring_8", bytes_per_rank=1 << 10, dtype=dtype, check="result", op=op)
+    return ahbm.run(
+        collective, "casting.py", "npu_ring_8", bytes_per_rank=1 << 10, dtype=dtype, check="result", op=op, **FOUR
+    )
 
 
 @pytest.mark.slow
@@ -133,7 +137,7 @@ def test_every_operator_shows_it(op: str, here: Path) -> None:
 def followed(collective: str, dtype: str, other: str, place: str, op: str = "sum") -> list[Finding]:
     """What following contributions finds, without numbers, as before the first call of a shape."""
     write_casting(collective, dtype, other, place)
-    case = prepare(collective, "casting.py", "npu_ring_8", bytes_per_rank=1 << 10, dtype=dtype, op=op)
+    case = prepare(collective, "casting.py", "npu_ring_8", bytes_per_rank=1 << 10, dtype=dtype, op=op, **FOUR)
     return list(examine(case, case.compiled(), frozenset({"result"}), calls=1, orders=1))
 
 

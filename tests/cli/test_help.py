@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 import ahbm.cli
+import ahbm.job.paper
 from ahbm.base import documentation
 from ahbm.cli import app
 from ahbm.cli.app import MODULES, PANELS
@@ -86,6 +88,9 @@ def test_the_examples_of_a_command_run(
         astra_files.write(tmp_path)
     if name == "paper":  # `tests/job/test_paper.py` has the rest
         lines = [*dict.fromkeys(line if "--small" in line else f"{line} --small" for line in lines)]
+        monkeypatch.setattr("ahbm.job.paper.paper", functools.cache(ahbm.job.paper.paper))
+    if name == "tune":  # each of the sizes between is tuned as these are
+        lines = [line if "--sizes" in line else f"{line} --sizes 4K,64K,1M" for line in lines]
     for line in lines:
         code, out, err = run("ahbm", shlex.split(line)[1:], tmp_path)
         assert code == 0, f"$ {line}\n{out}{err}"

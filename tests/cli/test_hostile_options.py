@@ -41,28 +41,32 @@ KEYS = [
     for key in ("system.sips.count", "defaults.n_elem", "algorithms.x.module", "k" * 10_000)
     for value in ("", "-1", "9" * 30, "[", "{x", "nan", "\udcff")
 ]
+SMALL = ["-t", "npu_ring_8", "-a", "ring_allreduce"]
 BASE: dict[str, list[str]] = {
     "astra": astra_files.OPTIONS,
-    "bench": ["all_reduce", "-b", "64", "-e", "64"],
+    "bench": ["all_reduce", "-b", "64", "-e", "64", *SMALL],
     "calibrate": ["measured.csv"],
     "check": ["plan.xml"],
     "compare": ["run.json", "run.json"],
     "convert": ["plan.xml", "other.json"],
-    "explain": ["all_reduce", "--size", "64"],
-    "explore": ["all_reduce", "--seeds", "1", "--size", "64"],
+    "explain": ["all_reduce", "--size", "64", *SMALL],
+    "explore": ["all_reduce", "--seeds", "1", "--size", "64", *SMALL],
     "features": ["ring_allreduce", "--size", "64"],
     "init": ["mine"],
-    "inspect": ["all_reduce", "--size", "64"],
+    "inspect": ["all_reduce", "--size", "64", *SMALL],
     "job": ["new", "tiny.yaml", "-o", "step", "--layers", "1", "--micro-batches", "1"],
-    "ladder": ["all_reduce", "-b", "64", "-e", "64", "-a", "ring_allreduce"],
+    "ladder": ["all_reduce", "-b", "64", "-e", "64", *SMALL],
     "list": [],
     "new": ["fresh"],
     "numerics": ["--seeds", "1", "--size", "64"],
     "paper": ["--small"],
-    "plan": ["tiny.yaml", "-t", "dgx_h100", "--ranks", "2", "--batch", "2", "--tp", "1", "--recompute", "none"],
+    "plan": [
+        *("tiny.yaml", "-t", "dgx_h100", "--ranks", "2", "--batch", "2", "--tp", "1", "--recompute", "none"),
+        *("--zero", "0", "--schedule", "1f1b"),
+    ],
     "probe": [],
-    "report": ["all_reduce", "-b", "64", "-e", "64", "--no-explain"],
-    "run": ["all_reduce", "--size", "64"],
+    "report": ["all_reduce", "-b", "64", "-e", "64", "--no-explain", *SMALL],
+    "run": ["all_reduce", "--size", "64", *SMALL],
     "sweep": ["space.yaml", "-o", "rows"],
     "synth": ["all_gather", "-b", "1K", "-t", "ring_1d"],
     "topology": [],
@@ -93,7 +97,6 @@ def called(arguments: list[str]) -> tuple[object, str]:
     """Exit code, or the exception that came back, and standard error."""
     err = io.StringIO()
     with (
-        mock.patch.dict(os.environ, environment(), clear=True),
         mock.patch.object(sys, "argv", ["ahbm", *arguments]),
         mock.patch("ahbm.cli.app", application()),
         # Seconds for every page, and for its charts.
@@ -128,16 +131,17 @@ def test_every_option(command: str, here: Path, monkeypatch: pytest.MonkeyPatch)
     if command in ("job", "plan"):
         Path("tiny.yaml").write_text("layers: 1\nhidden: 64\nheads: 4\nsequence: 8\n")
     wrong = []
-    for name, parameter in parameters():
-        if name != command:
-            continue
-        for value in [*HOSTILE, *(KEYS if "--set" in parameter.opts else [])]:
-            arguments = spelled(command, parameter, value)
-            if arguments is None:
-                break
-            code, told = called(arguments)
-            if not isinstance(code, int) or code == 1 or "Traceback" in told:
-                wrong.append(ascii(f"{command} {parameter.opts[-1]} {value[:30]}: {code!r} {told}"[-500:]))
+    with mock.patch.dict(os.environ, environment(), clear=True):
+        for name, parameter in parameters():
+            if name != command:
+                continue
+            for value in [*HOSTILE, *(KEYS if "--set" in parameter.opts else [])]:
+                arguments = spelled(command, parameter, value)
+                if arguments is None:
+                    break
+                code, told = called(arguments)
+                if not isinstance(code, int) or code == 1 or "Traceback" in told:
+                    wrong.append(ascii(f"{command} {parameter.opts[-1]} {value[:30]}: {code!r} {told}"[-500:]))
     assert not wrong, "\n".join(wrong)
 
 

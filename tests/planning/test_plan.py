@@ -37,7 +37,7 @@ SPACES: list[tuple[dict[str, Any], dict[str, Any]]] = [
             "recompute": ["none"],
         },
     ),
-    ({"ranks": 8, "batch": 32}, {"tp": [2], "cp": [1, 2], "zero": [1, 3]}),
+    ({"ranks": 8, "batch": 16}, {"tp": [2], "cp": [1, 2], "zero": [1, 3], "recompute": ["none", "full"]}),
 ]
 
 

@@ -64,6 +64,13 @@ CHUNKED = {"all_gather", "reduce_scatter", "gather", "scatter", "all_to_all"}
 DTYPES = ["float16", "bfloat16", "float32", "float64"]
 DTYPES += [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 SIZES = {"one": 1, "fewer than cubes": 3, "not divisible": 37, "large": 3001}
+TILES = [
+    (dtype, size)
+    for dtype in DTYPES
+    for size in SIZES.values()
+    if size == SIZES["not divisible"] or dtype in ("int8", "float16", "float64")
+]
+"""Every type, and every size of types of one, two and eight bytes: a kernel sees of a type no more than its bytes."""
 
 CUBES = {"sip.cube_mesh.w": 2, "sip.cube_mesh.h": 2, "cube.pe_layout.corners": 1, "cube.pe_layout.pe_per_corner": 1}
 
@@ -271,9 +278,8 @@ def call_of(algorithm: str, ranks: int, n_elem: int, **more: Any) -> Call:
 @pytest.mark.slow
 @pytest.mark.parametrize(("algorithm", "network"), CASES)
 def test_exact(emulator: Emulators, algorithm: str, network: str) -> None:
-    for dtype in DTYPES:
-        for n_elem in SIZES.values():
-            check_exact(emulator(network), call_of(algorithm, RANKS[network], n_elem), algorithm, dtype)
+    for dtype, n_elem in TILES:
+        check_exact(emulator(network), call_of(algorithm, RANKS[network], n_elem), algorithm, dtype)
 
 
 @pytest.mark.slow

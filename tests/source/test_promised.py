@@ -45,7 +45,9 @@ def test_every_method_runs_in_its_time(topology: str, collective: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("topology", [name for name in PLAIN if load_machine(name).sips > 16])
 def test_large_networks_too(topology: str) -> None:
-    for collective, method in (("all_gather", "greedy"), ("all_reduce", "dimensions")):
+    # Among 256 NPUs an all-reduce takes 6 s to run, and its phases are those of 64.
+    asked = [("all_gather", "greedy"), ("all_reduce", "dimensions")][: 1 if load_machine(topology).sips > 64 else 2]
+    for collective, method in asked:
         found = synthesize(collective, topology=topology, size=64 * MIB, method=method)
         assert found.matches
         assert found.run(data=False).time_ps == found.schedule.time_ps

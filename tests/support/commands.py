@@ -8,6 +8,7 @@ import io
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,9 @@ IMPORTED = (
     *("ahbm.dsl.loops", "ahbm.dsl.mscclpp", "ahbm.source.dsl", "ahbm.source.synthesis", "ahbm.table.nccl"),
     *("ahbm.runs.advice", "ahbm.runs.explanation", "ahbm.runs.inspection", "ahbm.runs.plans", "ahbm.runs.verdict"),
     *(f"ahbm.cli.{MODULES.get(name, name)}" for name in chain(*PANELS.values())),
+    *(("torch", "torch.distributed", "torch.nn.parallel") if find_spec("torch") else ()),
 )
-"""What most commands and scripts import."""
+"""What most commands and scripts import; where torch is installed, its pages are what is run."""
 
 
 def environment() -> dict[str, str]:

@@ -3,16 +3,15 @@
     python tests/torch_acceptance/libraries.py             # what torch itself brings; the gate runs these
     pip install lightning accelerate && python tests/torch_acceptance/libraries.py lightning accelerate
 
-Two processes for all that share a process group, two for each other job. Prints one row per job, and fails where the
-backends differ in a bit or a job fails on both. Every rank ends without finalising its interpreter, which gloo's
-threads may abort.
+Two processes, forked, for all that share a process group, two of torchrun's for each other job. Prints one row per
+job, and fails where the backends differ in a bit or a job fails on both. Every rank ends without finalising its
+interpreter, which gloo's threads may abort.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -22,10 +21,11 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-sys.path.append(str(Path(__file__).parent.parent / "torch_backend"))
+HERE = Path(__file__).parent
+sys.path += [str(HERE), str(HERE.parent), str(HERE.parent / "torch_backend")]
 
+import jobs
 import sharding
-from jobs import end
 
 RANKS = 2
 MARK = "job "
@@ -132,11 +132,11 @@ APART: dict[str, Job] = {job.__name__: job for job in (lightning, accelerate)}
 
 def run(names: Sequence[str], backend: str) -> dict[str, str]:
     """The numbers of each job on that backend, as text; the last line of the error for those that did not end."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={RANKS}", __file__]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [*command, "--job", backend, *names], capture_output=True, text=True, timeout=300, env=environment
-    )
+    command, env = [__file__, "--job", backend, *names], {**os.environ, "OMP_NUM_THREADS": "1"}
+    if names[0] in APART:
+        done = jobs.by_torchrun(command, RANKS, env)
+    else:
+        done = jobs.forked(command, [env | place for place in jobs.places(RANKS)], HERE)
     lines = [line.removeprefix(MARK).partition(" ") for line in done.stdout.splitlines() if line.startswith(MARK)]
     errors = done.stderr.splitlines() or [f"exit code {done.returncode}"]
     failed = "failed: " + ([line for line in errors if line.startswith("[rank")] or errors)[-1]
@@ -154,7 +154,7 @@ def rank(backend: str, *names: str) -> None:
     dist.barrier()
     if backend == "ahbm":
         dist.destroy_process_group()
-    end()
+    jobs.end()
 
 
 def main() -> int:

@@ -25,17 +25,14 @@ def torchrun(
     *args: str,
     module: str | None = None,
     launcher: tuple[str, ...] = (),
-    fresh: bool = False,
     **env: str,
 ) -> subprocess.CompletedProcess[str]:
     """Runs a script on that many ranks, by a module (or arguments, `launcher`) that runs scripts if one is given.
 
-    `fresh`: by torch's own torchrun, which starts an interpreter for each rank; otherwise ranks are forked.
+    Ranks are forked, with the environment that torchrun gives them; `torch_acceptance/scripts.py` has the real one.
     """
     start = [*(("-m", module) if module else launcher), str(script), *args]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **env}
-    if fresh:
-        return by_torchrun(start, ranks, environment)
     return forked(start, [environment | place for place in places(ranks)], HERE)
 
 

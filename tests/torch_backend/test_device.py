@@ -101,7 +101,7 @@ def test_the_answer_replays_what_the_run_ran(tmp_path: Path) -> None:
     script, target = tmp_path / "ddp.py", tmp_path / "out"
     script.write_text(DDP)
     env = {"AHBM_REPORT": str(target), "AHBM_TOPOLOGY": "npu_ring_8"}
-    done = torchrun(script, 4, launcher=("-m", "ahbm.torch", "--device", "cuda"), fresh=True, **env)
+    done = torchrun(script, 4, launcher=("-m", "ahbm.torch", "--device", "cuda"), **env)
     assert done.returncode == 0, done.stderr
     live = json.loads((target / "calls.json").read_text())
     (line,) = (line for line in json.loads((target / "answer.json").read_text())["lines"] if line["line"] == "ddp.py:9")

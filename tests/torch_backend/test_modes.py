@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import re
-import socket
-import subprocess
 import sys
 import threading
 import time
@@ -21,7 +20,7 @@ pytest.importorskip("torch", reason="torch is not installed: pip install .[torch
 
 import torch
 import torch.distributed as dist
-from jobs import torchrun
+from jobs import forked, places, torchrun
 from scenarios import SCENARIOS, data
 
 import ahbm
@@ -46,7 +45,7 @@ def test_threads(name: str, turns: bool) -> None:
 
 
 def test_processes() -> None:
-    done = torchrun(HERE / "job.py", 3, fresh=True)
+    done = torchrun(HERE / "job.py", 3)
     assert done.returncode == 0, done.stderr
 
 
@@ -325,26 +324,18 @@ def test_errors_of_operations_are_torchs_too() -> None:
     ahbm.torch.spawn(worker, overrides=SMALL)
 
 
-def started(tmp_path: Path, body: str, ranks: str) -> list[str]:
-    """What ranks that find each other through rank 0's store, as without torchrun, print to standard error."""
+def test_rank_0_that_leaves_right_after_init_is_one_sentence(tmp_path: Path) -> None:
+    """Of ranks that find each other through rank 0's store, as without torchrun."""
     script = tmp_path / "job.py"
     script.write_text(
-        "import os, sys, torch.distributed as dist\n"
-        "rank = int(sys.argv[1])\n"
-        "os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT=sys.argv[2], RANK=sys.argv[1], WORLD_SIZE='2')\n"
-        f"{body}\n"
+        "import os, torch.distributed as dist\n"
+        "dist.init_process_group('ahbm')\n"
+        "if dist.get_rank() == 0: os._exit(0)\n"
+        "dist.barrier()\n"
     )
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
-    jobs = [
-        subprocess.Popen([sys.executable, str(script), rank, port], stderr=subprocess.PIPE, text=True) for rank in ranks
-    ]
-    return [job.communicate(timeout=120)[1] for job in jobs]
-
-
-def test_rank_0_that_leaves_right_after_init_is_one_sentence(tmp_path: Path) -> None:
-    body = "dist.init_process_group('ahbm')\nif rank == 0: os._exit(0)\ndist.barrier()"
-    _, told = started(tmp_path, body, "01")
+    needed = ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE")
+    ranks = [{**os.environ, **{name: place[name] for name in needed}} for place in places(2)]
+    told = forked([str(script)], ranks, HERE).stderr
     assert "frame #" not in told, told
     assert re.search("AHBM-X126 rank 0, whose process holds the emulator, is gone: .*\n", told), told
 

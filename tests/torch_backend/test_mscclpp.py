@@ -6,7 +6,6 @@ import json
 import os
 import socket
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ pytest.importorskip("torch", reason="torch is not installed: pip install .[torch
 
 import torch
 import torch.distributed as dist
-from jobs import torchrun
+from jobs import python, torchrun
 
 import ahbm.torch
 from ahbm import mscclpp
@@ -151,8 +150,9 @@ def test_the_selector_of_a_spawn_is_for_groups_without_their_own() -> None:
 @pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
 def test_processes_that_a_script_starts_are_on_the_emulator_as_well(method: str, tmp_path: Path) -> None:
     env = {"AHBM_REPORT": str(tmp_path / "report"), "MSCCLPP_CACHE_DIR": str(tmp_path / "plans"), **os.environ}
-    command = [sys.executable, "-m", "ahbm.torch", "mscclpp_spawned.py", str(port()), method]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=HERE, env=env)
+    started = ("-m", "ahbm.torch", str(HERE / "mscclpp_spawned.py"), str(port()), method)
+    # Both other methods start interpreters, which import the main module of the one that starts them.
+    done = python(*started, env=env, fresh=method != "fork")
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.split("\n")) == ["", *(f"rank {rank} of {method} is done" for rank in range(2))]
     assert rules(tmp_path / "report") == [("all_reduce", "by_switch", "plan")]

@@ -24,7 +24,7 @@ def run(*arguments: str, fresh: bool = False, **env: str) -> subprocess.Complete
 
 @pytest.mark.parametrize("job", ["routed_job.py", "graph_job.py"])
 def test_what_is_chosen_by_the_real_device_runs_as_on_the_host(job: str) -> None:
-    done = run("cuda:1", str(HERE / job), fresh=True)
+    done = run("cuda:1", str(HERE / job))
     assert done.returncode == 0 and "all is there" in done.stdout, done.stderr
 
 
@@ -77,7 +77,7 @@ DRIVERS = {
 def test_what_speaks_of_a_driver_gets_a_line_of_ours(line: str, tmp_path: Path) -> None:
     script = tmp_path / "driver.py"
     script.write_text(f"import torch\nx = torch.ones(12, device='cuda')\n{line}\n")
-    done = run("cuda:1", str(script), fresh=True)
+    done = run("cuda:1", str(script))
     assert done.returncode and "AHBM-U156" in done.stderr and DRIVERS[line] in done.stderr
     assert "driver.py:3" in done.stderr and "hint:" in done.stderr
 
@@ -108,7 +108,7 @@ def test_kernels_of_triton_are_refused_unless_they_have_a_time(tmp_path: Path) -
 
 def test_public_names_give_what_the_host_gives_or_our_refusal() -> None:
     pytest.importorskip("expecttest")
-    done = run("cuda:1", str(NAMES), "--every", "40", "--first", "3", fresh=True)
+    done = run("cuda:1", str(NAMES), "--every", "40", "--first", "3")
     assert done.returncode == 0 and " 0 findings" in done.stdout, done.stdout + done.stderr
 
 

@@ -7,7 +7,6 @@ import json
 import os
 import socket
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ pytest.importorskip("torch", reason="torch is not installed: pip install .[torch
 
 import torch
 import torch.distributed as dist
-from jobs import torchrun
+from jobs import python, torchrun
 
 import ahbm.torch
 from ahbm._core import write_job_timeline
@@ -156,7 +155,7 @@ def test_a_script_for_another_backend(tmp_path: Path) -> None:
         "sys.stdout.write(f'{dist.get_backend()} {dist.get_backend(group)} {x.sum().item()}\\n')\n"
         "dist.destroy_process_group()\n"
     )
-    done = torchrun(script, 2, "--steps", "3", module="ahbm.torch", fresh=True, AHBM_REPORT="-")
+    done = torchrun(script, 2, "--steps", "3", module="ahbm.torch", AHBM_REPORT="-")
     assert done.returncode == 0, done.stderr
     assert "ahbm ahbm 8.0" in done.stdout
     assert "ahbm: init_process_group('gloo') is redirected to backend 'ahbm'" in done.stderr
@@ -237,8 +236,7 @@ def run_alone(script: Path) -> subprocess.CompletedProcess[str]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     rank = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "RANK": "0", "WORLD_SIZE": "1"}
-    command = [sys.executable, "-m", "ahbm.torch", str(script)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **rank})
+    return python("-m", "ahbm.torch", str(script), env={**os.environ, **rank})
 
 
 def test_a_report_that_cannot_be_written_is_refused_before_the_job(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 pytest.importorskip("torch", reason="torch is not installed: pip install .[torch]")
 
 import torch
+from jobs import python
 from test_device import run
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -180,8 +180,11 @@ print(json.dumps(found))
 """
 
 
-def test_flags_of_torch_say_what_is_done_in_tf32() -> None:
-    done = subprocess.run([sys.executable, "-c", FLAGS], capture_output=True, text=True, check=True)
+def test_flags_of_torch_say_what_is_done_in_tf32(tmp_path: Path) -> None:
+    script = tmp_path / "flags.py"
+    script.write_text(FLAGS)
+    done = python(str(script), env=dict(os.environ))
+    assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
         "default": ["f32", "tf32"],
         "high": ["tf32", "tf32"],

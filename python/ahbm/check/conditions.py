@@ -8,7 +8,7 @@ on which sides of these places a number of ranks and a count lie.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import wraps
 from typing import Any
@@ -163,9 +163,11 @@ class Conditions:
     def numbers(self) -> list[int]:
         """The numbers that stand in conditions on the count, in order."""
         found: set[int] = set()
+        of_count: dict[int, bool] = {}
+        seen: set[int] = set()
         for condition in self._met:
-            if _depends(condition, "n"):
-                found.update(_constants(condition))
+            if _depends(condition, ("n",), of_count):
+                _add_constants(condition, found, seen)
         return sorted(found)
 
 
@@ -184,16 +186,28 @@ def _value(formula: Formula, values: dict[Formula, NDArray[np.int64]]) -> NDArra
     return known
 
 
-def _depends(formula: Formula, name: str) -> bool:
-    return formula == (name,) or any(isinstance(part, tuple) and _depends(part, name) for part in formula[1:])
+# Formulas share their parts, and a part may stand in one formula a million times: each is looked at once, by its
+# identity.
 
 
-def _constants(formula: Formula) -> Iterable[int]:
+def _depends(formula: Formula, name: Formula, known: dict[int, bool]) -> bool:
+    found = known.get(id(formula))
+    if found is None:
+        parts = (part for part in formula[1:] if isinstance(part, tuple))
+        found = formula == name if len(formula) == 1 else any(_depends(part, name, known) for part in parts)
+        known[id(formula)] = found
+    return found
+
+
+def _add_constants(formula: Formula, found: set[int], seen: set[int]) -> None:
+    if id(formula) in seen:
+        return
+    seen.add(id(formula))
     if formula[0] == "=":
-        yield abs(formula[1])
+        found.add(abs(formula[1]))
+        return
     for part in formula[1:]:
-        if isinstance(part, tuple):
-            yield from _constants(part)
+        _add_constants(part, found, seen)
 
 
 def turns(sides: NDArray[np.int64]) -> list[int]:

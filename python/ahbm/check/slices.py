@@ -15,6 +15,7 @@ WRITES = ("store", "post_store")
 """Calls of `tl` that write memory."""
 CONTEXT = ("tl", "shape", "dtype")
 """Names that every line has, and that decide nothing about who meets whom."""
+Bound = dict[str, list[tuple[int, int]]]
 
 
 def depends(path: Path, lines: Sequence[int]) -> list[Site]:
@@ -25,20 +26,25 @@ def depends(path: Path, lines: Sequence[int]) -> list[Site]:
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return []
     whys: dict[int, str] = {}
-    for _, _, at, why in sorted(one for line in lines for one in _behind(tree, line)):
+    bound: dict[ast.AST, Bound] = {}
+    for _, _, at, why in sorted(one for line in lines for one in _behind(tree, line, bound)):
         if at not in lines:
             whys.setdefault(at, why)
     return [Site(why, f"{path.name}:{at}") for at, why in whys.items()][:MOST]
 
 
-def _behind(tree: ast.Module, line: int) -> list[tuple[int, int, int, str]]:
-    """What the statement at a line depends on: how telling it is, how far away, its line, and why."""
+def _behind(tree: ast.Module, line: int, bound: dict[ast.AST, Bound]) -> list[tuple[int, int, int, str]]:
+    """What the statement at a line depends on: how telling it is, how far away, its line, and why. bound: `_bound` of
+    functions that were looked at."""
     around = list(_around(tree, line))
     if not around:
         return []
     statement = around[-1]
     functions: list[ast.AST] = [node for node in reversed(around) if isinstance(node, ast.FunctionDef)]
     functions.append(tree)
+    for function in functions:
+        if function not in bound:
+            bound[function] = _bound(function)
     heads = [node for node in reversed(around[:-1]) if isinstance(node, ast.For | ast.While | ast.If)]
     # Who meets whom comes first, then whether and how often, then all else.
     names = dict.fromkeys(_directions(statement), 0)
@@ -51,8 +57,11 @@ def _behind(tree: ast.Module, line: int) -> list[tuple[int, int, int, str]]:
         head.lineno: (1, "under this condition" if isinstance(head, ast.If) else "in this loop") for head in heads
     }
     for name, order in names.items():
-        bound = (_assigned(function, name, statement.lineno) for function in functions if name not in CONTEXT)
-        at = next((place for place in bound if place is not None), None)
+        if name in CONTEXT:
+            continue
+        lines = (bound[function].get(name, ()) for function in functions)
+        places = ([at for begins, at in of if begins < statement.lineno] for of in lines)
+        at = next((max(before) for before in places if before), None)
         if at is not None and at != line and found.get(at, (9,))[0] > order:
             found[at] = order, f"`{name}` is computed here"
     return [(order, abs(line - at), at, why) for at, (order, why) in found.items()]
@@ -122,16 +131,13 @@ def _directions(statement: ast.stmt) -> list[str]:
     ]
 
 
-def _assigned(function: ast.AST, name: str, before: int) -> int | None:
-    """The last line before one at which a name is bound in a function; of a function in it, where that returns."""
-    lines = [
-        node.lineno
-        for node in ast.walk(function)
-        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store) and node.lineno < before
-    ]
-    lines += [
-        node.body[-1].lineno
-        for node in ast.walk(function)
-        if isinstance(node, ast.FunctionDef) and node.name == name and node is not function and node.lineno < before
-    ]
-    return max(lines, default=None)
+def _bound(function: ast.AST) -> Bound:
+    """Where each name is bound in a function: where the statement begins, and the line; of a function in it, the line
+    where that returns."""
+    found: Bound = {}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.setdefault(node.id, []).append((node.lineno, node.lineno))
+        elif isinstance(node, ast.FunctionDef) and node is not function:
+            found.setdefault(node.name, []).append((node.lineno, node.body[-1].lineno))
+    return found

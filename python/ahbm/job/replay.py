@@ -239,7 +239,8 @@ class JobReport(Run):
         data = {name: getattr(self, name) for name in names}
         data["ranks"] = [{**asdict(rank), "exposed_ns": rank.exposed_ns} for rank in self.ranks]
         for name in ("calls", "exposed", "path"):
-            data[name] = [asdict(entry) for entry in data[name]]
+            # Not `asdict`, which copies every value: there are as many entries as calls and stretches.
+            data[name] = [dict(vars(entry)) for entry in data[name]]
         data["recorded"] = self.recorded and asdict(self.recorded)
         data["warnings"] = [warning.to_json() for warning in self.warnings]
         data["notes"] = list(self.notes)
