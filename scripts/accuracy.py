@@ -143,16 +143,13 @@ def summary(found: list[Measured], turned: list[Measured]) -> list[str]:
         " What it is for is below: other collectives, other clusters, more ranks. What its few parameters leave of the"
         " rows that were seen is a smooth curve ([factors](calibrate.md#what-is-fitted)), whose two numbers, how far it"
         " reaches and how much of a row is its own, were chosen for these tables.",
-        "",
-        both_ways(turned),
-        "",
     ]
     for name in ("one node", "two nodes", "more nodes"):
         mine = [each for each in found if kind(each) == name]
         if mine:
             errors = np.concatenate([each.percents for each in mine])
             sentences.append(f"- {name}: median {np.median(errors):.1f} %, mean {errors.mean():.1f} %.")
-    return sentences
+    return [*sentences, "", both_ways(turned)]
 
 
 def both_ways(turned: list[Measured]) -> str:
