@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import textwrap
@@ -13,7 +14,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ahbm._core import Machine, Program, ProgramBuilder
+from ahbm.base.collectives import COLLECTIVES
+from ahbm.choose.outcomes import request_of
 from ahbm.config.topology import load_machine
+from ahbm.core.emulator import Emulator
 from ahbm.errors import AhbmError, KernelError
 
 BASE, RANKS, CUBES, SLOTS = 1 << 20, 24, 2, 512
@@ -294,6 +298,23 @@ def test_a_kernel_of_another_mind_is_refused(machine: Machine) -> None:
         captured(machine, moody, by_class=True)
     line = f"test_classes.py:{moody.__code__.co_firstlineno + 1}"
     assert [site.origin for site in caught.value.sites] == [line] * 2
+
+
+RANK_BY_RANK = {"all_pairs_allreduce", "pairwise_all_to_all"}
+"""Packaged algorithms whose ranks take different paths through a network that has no ring."""
+
+
+def test_packaged_algorithms_are_captured_once_for_all_ranks(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "ahbm.capture")
+    emulator = Emulator.load("npu_switch_8", overrides={"system.sips.count": 64})
+    compiled = set()
+    for collective in COLLECTIVES:
+        for algorithm in emulator.algorithms(collective):
+            with contextlib.suppress(AhbmError):
+                emulator.compile(request_of(collective, 1 << 14, 64, "f16"), algorithm)
+                compiled.add(algorithm)
+    found = {record.getMessage().split()[0] for record in caplog.records if "rank by rank" in record.getMessage()}
+    assert found == RANK_BY_RANK and len(compiled) > 20
 
 
 @pytest.mark.parametrize("odd", [1, 2])
