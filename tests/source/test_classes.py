@@ -301,7 +301,7 @@ def test_a_kernel_of_another_mind_is_refused(machine: Machine) -> None:
 
 
 RANK_BY_RANK = {"all_pairs_allreduce", "pairwise_all_to_all"}
-"""Packaged algorithms whose ranks take different paths through a network that has no ring."""
+"""Packaged algorithms whose ranks take different paths."""
 
 
 def test_packaged_algorithms_are_captured_once_for_all_ranks(caplog: pytest.LogCaptureFixture) -> None:
