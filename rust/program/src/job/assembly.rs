@@ -25,11 +25,12 @@ pub struct Share<'a> {
 impl Share<'_> {
     /// The place in the launch that a place of its program is.
     pub fn place(&self, machine: &Machine, pe: PeId) -> PeId {
-        if self.home == self.there {
+        if std::ptr::eq(self.home, self.there) {
             return pe;
         }
         let at = machine.coord(pe);
-        machine.pe(Coord { sip: self.sip(at.sip), ..at }).unwrap_or(pe)
+        let sip = self.sip(at.sip);
+        if sip == at.sip { pe } else { machine.pe(Coord { sip, ..at }).unwrap_or(pe) }
     }
 
     /// The end of a transfer in the launch that an end in its program is.
