@@ -250,9 +250,6 @@ struct BarrierState {
     waiters: RefCell<Vec<AgentId>>,
 }
 
-/// So many agents fit a processor's cache, at some kilobyte each.
-const CROWDED: usize = 1024;
-
 /// The state of a run.
 struct Sim<'a, R> {
     program: &'a Program,
@@ -260,8 +257,6 @@ struct Sim<'a, R> {
     costs: &'a Costs,
     wiring: &'a Wiring,
     seats: Vec<agent::Seat<'a>>,
-    /// Its agents are more than a processor's cache holds.
-    crowded: bool,
     record: bool,
     free: Option<Free<'a>>,
     recorder: R,
@@ -317,7 +312,6 @@ impl<'a, R: Recorder> Sim<'a, R> {
             costs: machine.costs(),
             wiring,
             seats: agent::Seat::of(program, wiring),
-            crowded: program.agents.len() > CROWDED,
             record: options.record,
             free: beside.free,
             recorder,

@@ -58,6 +58,7 @@ pub(super) struct Extra {
 
 /// What an agent asks for at every operation, in one place: a run of many agents waits for memory.
 #[derive(Clone, Copy)]
+#[repr(align(64))]
 pub(super) struct Seat<'a> {
     pub(super) ops: &'a [Op],
     /// Bytes of its body's tiles.
@@ -139,9 +140,6 @@ impl Agent {
     /// Executes operations until one must wait.
     pub(super) fn advance(&mut self, sim: &Sim<'_, impl Recorder>, me: AgentId) -> Pause {
         let Seat { ops, tiles, wiring, .. } = sim.seats[me.0 as usize];
-        if sim.crowded {
-            sim.fetch(me, ops.get(self.pc as usize..).unwrap_or_default());
-        }
         let dispatch = wiring.paced(sim.costs.dispatch_ps);
         // Few operations ask for more of a body.
         let body = || -> &Body { sim.program.body(me) };
@@ -449,35 +447,7 @@ pub fn math_ps(costs: &Costs, body: &Body, tiles: &[u64], math: Math) -> Time {
     }
 }
 
-/// Operations that are fetched together: a message that is received, added and sent on.
-const FETCHED: usize = 4;
-
 impl<R: Recorder> Sim<'_, R> {
-    /// Reads what the next operations need, so that it comes from memory at once and not piece by piece as each is asked
-    /// for. It changes nothing.
-    fn fetch(&self, me: AgentId, ops: &[Op]) {
-        let mut seen = 0;
-        for op in ops.iter().take(FETCHED) {
-            match op.kind {
-                OpKind::Comm(Comm::Recv { dir, .. }) => {
-                    let channel = self.rx(me, dir);
-                    seen ^= self.fifos.progress(FifoId(channel.0)).1 ^ self.wiring.channels[channel.0 as usize].tier;
-                }
-                OpKind::Comm(Comm::Send { dir, .. }) => {
-                    let channel = self.tx(me, dir);
-                    let flow = &self.wiring.flows[self.wiring.channels[channel.0 as usize].flow as usize];
-                    seen ^= self.fifos.progress(FifoId(channel.0)).0;
-                    let others = [self.slot_write.get(channel.0 as usize), self.dma.get(flow.pool as usize * self.wiring.pool_size as usize)];
-                    seen ^= others.into_iter().flatten().fold(0, |seen, one| seen ^ one.free_at() as u32);
-                    let hops = self.wiring.hops.get(flow.first as usize..flow.last as usize).unwrap_or_default();
-                    seen ^= hops.iter().fold(0, |seen, hop| seen ^ self.network.free_at(hop.link) as u32);
-                }
-                _ => {}
-            }
-        }
-        std::hint::black_box(seen);
-    }
-
     fn node(&self, agent: AgentId, body: &Body, mem: u32) -> Node {
         let buffer = self.program.buffer(agent, body.mems.buffer(mem));
         self.program.buffers[buffer.0 as usize].node

@@ -45,11 +45,6 @@ impl<'a> Network<'a> {
         }
     }
 
-    /// When a link is free again.
-    pub(super) fn free_at(&self, link: u32) -> Time {
-        self.links[link as usize].free_at()
-    }
-
     /// Sends `bytes` whose first byte leaves the source at `at >= now`, the end of `own`.
     pub(super) fn inject(
         &self,
@@ -65,7 +60,8 @@ impl<'a> Network<'a> {
             return sim.meet(route.tree, bytes, at, arrival, own);
         }
         if self.model == NetworkModel::Analytic {
-            let hops = || self.wiring.hops[route.first as usize..route.last as usize].iter().map(|&hop| self.wiring.kind(hop));
+            let hops =
+                || self.wiring.hops[route.first as usize..route.last as usize].iter().map(|&hop| self.wiring.kind(hop));
             let latency = route.head + hops().map(|h| h.after).sum::<Time>();
             let slowest = hops().fold(Rate::UNLIMITED, |rate, h| rate.slower(h.rate));
             let wire = sim.recorder.plain(Kind::Wire, own, latency);

@@ -33,8 +33,7 @@ pub(crate) struct Stand {
     pub(crate) ordered: bool,
 }
 
-/// One contended link of a flow: its number, and that of its kind, of which there are few. A run of many agents waits
-/// for memory, and a message meets several.
+/// One contended link of a flow, and the number of its kind: kinds are few, and a run of many flows waits for memory.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Hop {
     pub(super) link: u32,
@@ -267,8 +266,9 @@ impl Wiring {
         wiring.engines = pes.into_keys().collect();
         wiring.flows = routes.list;
         // Kinds twice: of links that several streams cross, and of those that one does.
-        let shared = routes.kinds.len() as u32;
-        wiring.kinds = [false, true].into_iter().flat_map(|own| routes.kinds.values().map(move |kind| HopKind { exclusive: own, ..*kind })).collect();
+        let (shared, kinds) = (routes.kinds.len() as u32, routes.kinds.into_values());
+        let own = kinds.clone().map(|kind| HopKind { exclusive: true, ..kind });
+        wiring.kinds = kinds.chain(own).collect();
         wiring.hops = routes.hops;
         for hop in &mut wiring.hops {
             hop.kind += if routes.links[hop.link as usize].exclusive { shared } else { 0 };
