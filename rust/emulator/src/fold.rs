@@ -103,7 +103,7 @@ pub(crate) struct Fold {
     pub(crate) stands: Vec<u32>,
     /// Per launch, the first of those that make one together.
     orbits: Vec<u32>,
-    /// The link that stands for each link in use.
+    /// The link that stands for each link that ranks use which stand for others.
     pub(crate) links: FxHashMap<LinkId, Stand>,
     /// What the programs have in common wherever they run.
     shapes: Vec<Shape>,

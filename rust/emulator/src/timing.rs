@@ -256,6 +256,7 @@ struct Sim<'a, R> {
     machine: &'a Machine,
     costs: &'a Costs,
     wiring: &'a Wiring,
+    seats: Vec<agent::Seat<'a>>,
     record: bool,
     free: Option<Free<'a>>,
     recorder: R,
@@ -300,8 +301,7 @@ impl<'a, R: Recorder> Sim<'a, R> {
         beside: Beside<'a>,
         recorder: R,
     ) -> Self {
-        let slots = program.channels.iter().map(|c| c.slots as usize).sum();
-        let mut fifos = Fifos::with_capacity(program.channels.len(), slots);
+        let mut fifos = Fifos::with_capacity(program.channels.len());
         for channel in &program.channels {
             fifos.add(channel.slots);
         }
@@ -311,6 +311,7 @@ impl<'a, R: Recorder> Sim<'a, R> {
             machine,
             costs: machine.costs(),
             wiring,
+            seats: agent::Seat::of(program, wiring),
             record: options.record,
             free: beside.free,
             recorder,
@@ -445,9 +446,9 @@ mod tests {
             let machine = support::npu_network("ring_1d", sips, 500.0, 50.0, model);
             let program = support::ring(&machine, rounds, bytes, slots);
             let ahead = Wiring::new(&program, &machine, None, u64::MAX).unwrap();
-            prop_assert!(ahead.hops.iter().all(|h| h.exclusive));
+            prop_assert!(ahead.hops.iter().all(|&h| ahead.kind(h).exclusive));
             let mut strict = Wiring::new(&program, &machine, None, u64::MAX).unwrap();
-            strict.hops.iter_mut().for_each(|h| h.exclusive = false);
+            strict.kinds.iter_mut().for_each(|h| h.exclusive = false);
             let timeline = |wiring| Timeline { events: 0, ..run(&program, &machine, wiring, &Options::default(), Beside::default()).unwrap() };
             prop_assert_eq!(timeline(&ahead), timeline(&strict));
         }
@@ -500,9 +501,9 @@ mod tests {
             }
             let program = builder.finish(support::settings(2)).unwrap();
             let ahead = Wiring::new(&program, &machine, None, u64::MAX).unwrap();
-            shared += ahead.hops.iter().filter(|h| !h.exclusive).count();
+            shared += ahead.hops.iter().filter(|&&h| !ahead.kind(h).exclusive).count();
             let mut strict = Wiring::new(&program, &machine, None, u64::MAX).unwrap();
-            strict.hops.iter_mut().for_each(|h| h.exclusive = false);
+            strict.kinds.iter_mut().for_each(|h| h.exclusive = false);
             let timeline = |wiring| {
                 run(&program, &machine, wiring, &Options::default(), Beside::default())
                     .map(|t| Timeline { events: 0, ..t })

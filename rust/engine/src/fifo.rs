@@ -12,8 +12,16 @@ use std::cell::Cell;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FifoId(pub u32);
 
+/// Slots that a queue has in itself.
+const NEAR: usize = 4;
+
+/// A run of many queues waits for memory: one with few slots is a line of the cache.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Fifo {
+    /// The times of at most [`NEAR`] slots.
+    near: [Cell<Time>; NEAR],
+    /// Those of more begin here.
     base: u32,
     slots: u32,
     sent: Cell<u32>,
@@ -32,16 +40,19 @@ pub struct Fifos {
 }
 
 impl Fifos {
-    /// An empty set with room for `queues` queues of `slots` slots in total.
-    pub fn with_capacity(queues: usize, slots: usize) -> Self {
-        Self { queues: Vec::with_capacity(queues), times: Vec::with_capacity(slots) }
+    /// An empty set with room for so many queues.
+    pub fn with_capacity(queues: usize) -> Self {
+        Self { queues: Vec::with_capacity(queues), times: Vec::new() }
     }
 
     /// Adds a queue of `slots >= 1` slots, all free from time 0.
     pub fn add(&mut self, slots: u32) -> FifoId {
         let base = self.times.len() as u32;
-        self.times.resize_with(self.times.len() + slots as usize, Cell::default);
+        if slots as usize > NEAR {
+            self.times.resize_with(self.times.len() + slots as usize, Cell::default);
+        }
         self.queues.push(Fifo {
+            near: Default::default(),
             base,
             slots,
             sent: Cell::new(0),
@@ -55,9 +66,9 @@ impl Fifos {
     }
 
     #[inline]
-    fn time(&self, fifo: &Fifo, index: u32) -> &Cell<Time> {
+    fn time<'a>(&'a self, fifo: &'a Fifo, index: u32) -> &'a Cell<Time> {
         let slot = if fifo.slots.is_power_of_two() { index & (fifo.slots - 1) } else { index % fifo.slots };
-        &self.times[(fifo.base + slot) as usize]
+        if fifo.slots as usize <= NEAR { &fifo.near[slot as usize] } else { &self.times[(fifo.base + slot) as usize] }
     }
 
     /// Sender: when the credit of the next slot is visible, without claiming it; `None` while no credit is known.

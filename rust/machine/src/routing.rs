@@ -71,7 +71,7 @@ impl Machine {
         } % self.cube.connections;
         let mut walk = Walk {
             machine: self,
-            route: Route { head_ps: 0, hops: Vec::with_capacity(8) },
+            route: Route { head_ps: 0, hops: Vec::with_capacity(16) },
             sip: source.sip,
             cube: source.cube,
             router: (0, 0),

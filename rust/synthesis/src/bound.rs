@@ -31,10 +31,8 @@ pub struct Bound {
     pub latency_ps: Ps,
     /// The cut behind `bandwidth_ps`.
     pub cut: Cut,
-    /// Links on the longest shortest way.
-    pub hops: u64,
-    /// Links are equal, so that rounds mean something.
-    pub uniform: bool,
+    /// Links on the longest shortest way; `None` where links differ, so that rounds mean nothing.
+    pub hops: Option<u64>,
     /// No cut is tighter and no way longer. False where a search ended before it had seen all of them, or where it
     /// looks at some only: among a group of nodes, and for an all-to-all, or an all-reduce over links that differ by
     /// direction, that no routing is known to match.
@@ -45,7 +43,7 @@ impl Bound {
     /// Least number of rounds in which every link carries one of `chunks` equal chunks of a share; `None` where links
     /// differ.
     pub fn rounds(&self, chunks: u64) -> Option<u64> {
-        self.uniform.then(|| (chunks * self.cut.demand).div_ceil(self.cut.capacity).max(self.hops))
+        self.hops.map(|hops| (chunks * self.cut.demand).div_ceil(self.cut.capacity).max(hops))
     }
 }
 
@@ -131,9 +129,8 @@ fn of_cut(
         Collective::Reduce | Collective::Gather => farthest(&graph.reversed(), &[root], members, work),
         _ => farthest(graph, members, members, work),
     };
-    let (ps, uniform) = (bandwidth_ps.max(far.ps), graph.uniform());
-    let tightest = tightest && far.exact;
-    Bound { ps, bandwidth_ps, latency_ps: far.ps, cut, hops: far.hops, uniform, tightest }
+    let (ps, tightest) = (bandwidth_ps.max(far.ps), tightest && far.exact);
+    Bound { ps, bandwidth_ps, latency_ps: far.ps, cut, hops: far.hops, tightest }
 }
 
 /// The bound of a message from one node to another, without its data.
@@ -142,17 +139,17 @@ pub(crate) fn bound_between(graph: &Graph, from: u32, to: u32) -> Bound {
         return bound;
     }
     let (latency_ps, bandwidth_ps) = (graph.distances().from(from)[to as usize], graph.min_latency_ps());
-    let (hops, cut) = (u64::from(graph.hops(from)[to as usize]), search::between(graph, from, to));
-    let (ps, uniform) = (latency_ps.max(bandwidth_ps), graph.uniform());
-    Bound { ps, bandwidth_ps, latency_ps, cut, hops, uniform, tightest: true }
+    let hops = graph.uniform().then(|| u64::from(graph.hops(from)[to as usize]));
+    let (ps, cut) = (latency_ps.max(bandwidth_ps), search::between(graph, from, to));
+    Bound { ps, bandwidth_ps, latency_ps, cut, hops, tightest: true }
 }
 
 /// What leaves one node, or enters it: its own links alone count.
 pub(crate) fn bound_around(graph: &Graph, node: u32, enters: bool) -> Bound {
     let cut = if enters { Cut::into(graph, node, 1) } else { Cut::from(graph, node, 1) };
     let latency_ps = graph.min_latency_ps();
-    let (ps, uniform) = (latency_ps, graph.uniform());
-    Bound { ps, bandwidth_ps: latency_ps, latency_ps, cut, hops: 1, uniform, tightest: false }
+    let hops = graph.uniform().then_some(1);
+    Bound { ps: latency_ps, bandwidth_ps: latency_ps, latency_ps, cut, hops, tightest: false }
 }
 
 #[cfg(test)]

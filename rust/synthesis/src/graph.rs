@@ -120,7 +120,12 @@ impl Adjacency {
     }
 
     fn of(&self, node: u32) -> &[u32] {
-        &self.links[self.first[node as usize] as usize..self.first[node as usize + 1] as usize]
+        &self.links[self.range(node)]
+    }
+
+    /// Where the links of a node stand among those of all.
+    fn range(&self, node: u32) -> std::ops::Range<usize> {
+        self.first[node as usize] as usize..self.first[node as usize + 1] as usize
     }
 }
 

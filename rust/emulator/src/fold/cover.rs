@@ -94,7 +94,7 @@ fn apart(site: &Site, stands: &[u32]) -> bool {
     site.members.iter().all(|&(rank, _)| seen.insert(stands[rank as usize]))
 }
 
-/// The link that stands for each link in use; none where links for which one stands carry different flows.
+/// The link that stands for each link that ranks use which stand for others; none where links for which one stands carry different flows.
 ///
 /// A flow of an agent is many flows of the whole run, one for each rank of the class. At every hop they must be on links
 /// of one class, on every link of it, and on none of them twice; but for the trunks between nodes, each of which carries
@@ -199,13 +199,22 @@ pub(super) fn links(
         .filter(|(_, numbers)| in_one_order(&uses, &senders, numbers))
         .map(|(link, _)| link)
         .collect();
+    // The others are not asked for: no rank is simulated that uses them.
+    let mut asked = vec![false; sites.links.len()];
+    for (&link, &(rank, _)) in uses.iter().zip(&senders).flat_map(|(links, senders)| links.iter().zip(senders)) {
+        if stands[rank as usize] == rank {
+            asked[link as usize] = true;
+            asked[classes.of(link) as usize] = true;
+        }
+    }
     let stand = |at: u32| {
         let by = classes.of(at);
         let (exclusive, ordered) = (alone[by as usize], ordered.contains(&by));
         let times = shared[by as usize].max(1);
         (sites.links[at as usize], Stand { link: sites.links[by as usize], exclusive, times, ordered })
     };
-    Some((0..sites.links.len() as u32).map(stand).collect())
+    let asked = (0..).zip(&asked).filter(|(_, asked)| **asked).map(|(link, _)| link);
+    Some(asked.map(stand).collect())
 }
 
 /// Whether these hops, which are on links of one class, are on every link of it hops of one rank, over channels that are

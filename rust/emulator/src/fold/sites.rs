@@ -5,8 +5,7 @@ use super::shape::Shape;
 use ahbm_machine::{LinkId, Machine};
 use ahbm_program::Program;
 use ahbm_program::job::Share;
-use indexmap::IndexSet;
-use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// A program on a set of ranks. All launches of it there are alike.
 #[derive(Debug)]
@@ -28,7 +27,9 @@ pub(super) struct Sites {
     /// Per site of a launch, the numbers and the sites of the launch's copies.
     pub(super) copies: FxHashMap<u32, Vec<(u32, u32)>>,
     /// Links in use.
-    pub(super) links: IndexSet<LinkId, FxBuildHasher>,
+    pub(super) links: Vec<LinkId>,
+    /// Per link of the machine, its position among those and one; 0 for one that is not in use.
+    numbers: Vec<u32>,
     /// The links of all flows, positions in `links`; per flow where its own begin, and the end.
     hops: (Vec<u32>, Vec<u32>),
 }
@@ -36,7 +37,8 @@ pub(super) struct Sites {
 impl Sites {
     /// None where an agent of a program cannot stand for another.
     pub(super) fn new(job: &impl Parties, launches: &[Share<'_>], machine: &Machine) -> Option<Self> {
-        let mut sites = Self { hops: (Vec::new(), vec![0]), ..Self::default() };
+        let numbers = vec![0; machine.links() as usize];
+        let mut sites = Self { hops: (Vec::new(), vec![0]), numbers, ..Self::default() };
         let mut shapes: FxHashMap<*const Program, u32> = FxHashMap::default();
         let mut known: FxHashMap<(u32, &[u32]), u32> = FxHashMap::default();
         for (launch, share) in (0..).zip(launches) {
@@ -79,6 +81,7 @@ impl Sites {
                 }
             }
         }
+        sites.numbers = Vec::new();
         Some(sites)
     }
 
@@ -104,8 +107,14 @@ impl Sites {
         self.list.push(Site { shape, members, first: self.hops.1.len() as u32 - 1 });
         for flow in self.shapes[shape as usize].actors.iter().flat_map(|actor| &actor.flows) {
             let route = machine.route(share.node(machine, flow.from), share.node(machine, flow.to)).ok()?;
-            let links = &mut self.links;
-            self.hops.0.extend(route.hops.iter().map(|hop| links.insert_full(hop.link).0 as u32));
+            for hop in &route.hops {
+                let number = self.numbers.get_mut(hop.link.0 as usize)?;
+                if *number == 0 {
+                    self.links.push(hop.link);
+                    *number = self.links.len() as u32;
+                }
+                self.hops.0.push(*number - 1);
+            }
             self.hops.1.push(self.hops.0.len() as u32);
         }
         Some(self.list.len() as u32 - 1)

@@ -5,13 +5,13 @@
 
 use super::recorder::Recorder;
 use super::transfer::Arrival;
-use super::wiring::OneSided;
+use super::wiring::{AgentWiring, OneSided, Wiring};
 use super::{EngineOf, Sim};
 use crate::Span;
 use crate::detail::{Kind, PieceId};
 use ahbm_engine::{FifoId, Time};
 use ahbm_machine::{Costs, Node};
-use ahbm_program::{AgentId, Body, ChannelId, Comm, Control, Math, Move, OpKind, ValueId};
+use ahbm_program::{AgentId, Body, ChannelId, Comm, Control, Math, Move, Op, OpKind, Program, ValueId};
 
 /// The event an agent waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -54,6 +54,35 @@ pub(super) struct Extra {
     pub(super) choices: Vec<ChannelId>,
     /// Value, background process and position of receives that were posted and not awaited yet.
     pub(super) posted: Vec<(ValueId, u32, u32)>,
+}
+
+/// What an agent asks for at every operation, in one place: a run of many agents waits for memory.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(super) struct Seat<'a> {
+    pub(super) ops: &'a [Op],
+    /// Bytes of its body's tiles.
+    pub(super) tiles: &'a [u64],
+    /// Its part of [`ahbm_program::Program::channel_table`], per direction the channel that it sends on and the one that it
+    /// receives on.
+    pub(super) channels: &'a [ChannelId],
+    pub(super) wiring: AgentWiring,
+}
+
+impl<'a> Seat<'a> {
+    pub(super) fn of(program: &'a Program, wiring: &'a Wiring) -> Vec<Self> {
+        let seat = |(agent, own): (&ahbm_program::Agent, &AgentWiring)| {
+            let body = &program.bodies[agent.body as usize];
+            let (first, count) = (agent.channels as usize, 2 * body.directions.len());
+            Self {
+                ops: &body.ops,
+                tiles: &wiring.tile_bytes[agent.body as usize],
+                channels: &program.channel_table[first..first + count],
+                wiring: *own,
+            }
+        };
+        program.agents.iter().zip(&wiring.agents).map(seat).collect()
+    }
 }
 
 /// Why [`Agent::advance`] returned.
@@ -110,13 +139,12 @@ impl Agent {
 
     /// Executes operations until one must wait.
     pub(super) fn advance(&mut self, sim: &Sim<'_, impl Recorder>, me: AgentId) -> Pause {
-        let index = sim.program.agents[me.0 as usize].body;
-        let body: &Body = &sim.program.bodies[index as usize];
-        let tiles = &sim.wiring.tile_bytes[index as usize][..];
-        let wiring = &sim.wiring.agents[me.0 as usize];
+        let Seat { ops, tiles, wiring, .. } = sim.seats[me.0 as usize];
         let dispatch = wiring.paced(sim.costs.dispatch_ps);
-        while let Some(op) = body.ops.get(self.pc as usize) {
-            self.free = sim.free.as_ref().is_some_and(|free| free.has(index, self.pc));
+        // Few operations ask for more of a body.
+        let body = || -> &Body { sim.program.body(me) };
+        while let Some(op) = ops.get(self.pc as usize) {
+            self.free = sim.free.as_ref().is_some_and(|free| free.has(sim.program.agents[me.0 as usize].body, self.pc));
             let start = if self.free { self.clock } else { self.clock + dispatch * Time::from(op.calls) };
             let end = match op.kind {
                 OpKind::Comm(Comm::Send { dir, tile, .. }) => self.send(sim, me, dir, tiles[tile as usize], start),
@@ -124,7 +152,7 @@ impl Agent {
                 OpKind::Comm(Comm::Recv { dir, tile, .. }) => self.receive(sim, me, dir, tiles[tile as usize], start),
                 OpKind::Comm(Comm::RecvAny { tile, .. }) => self.receive_any(sim, me, tiles[tile as usize], start),
                 OpKind::Comm(Comm::PostRecv { dir, dst, tile }) => {
-                    let background = sim.wiring.channels[sim.program.rx(me, dir).0 as usize].background;
+                    let background = sim.wiring.channels[sim.rx(me, dir).0 as usize].background;
                     let issued = self.issue(sim, me, start);
                     let position = sim.backgrounds[background as usize].post(
                         sim,
@@ -137,16 +165,16 @@ impl Agent {
                 }
                 OpKind::Comm(Comm::Await { value }) => self.await_posted(sim, me, value, start),
                 OpKind::Move(Move::Load { mem, tile, .. }) => {
-                    let flow = || sim.wiring.between(me, body.mems.buffer(mem), true);
+                    let flow = || sim.wiring.between(wiring.moves, body().mems.buffer(mem), true);
                     self.transfer(sim, me, flow, tiles[tile as usize], false, start)
                 }
                 OpKind::Move(Move::Store { mem, tile, posted, .. }) => {
-                    let flow = || sim.wiring.between(me, body.mems.buffer(mem), false);
+                    let flow = || sim.wiring.between(wiring.moves, body().mems.buffer(mem), false);
                     self.transfer(sim, me, flow, tiles[tile as usize], posted, start)
                 }
                 OpKind::Move(Move::Copy { src, dst, tile, posted }) => {
                     let ahbm_program::Agent { place: pe, costs, .. } = sim.program.agents[me.0 as usize];
-                    let flow = || sim.wiring.one_sided(costs, pe, sim.node(me, body, src), sim.node(me, body, dst));
+                    let flow = || sim.wiring.one_sided(costs, pe, sim.node(me, body(), src), sim.node(me, body(), dst));
                     self.transfer(sim, me, flow, tiles[tile as usize], posted, start)
                 }
                 OpKind::Move(Move::ReducingLoad { group, tile, .. }) => {
@@ -184,7 +212,7 @@ impl Agent {
                     Ok(start + ps)
                 }
                 OpKind::Math(math) => {
-                    let duration = wiring.paced(math_ps(sim.costs_of(me), body, tiles, math));
+                    let duration = wiring.paced(math_ps(sim.costs_of(me), body(), tiles, math));
                     let record = |agent: &Self| {
                         let issued = agent.issue(sim, me, start);
                         sim.recorder.end(me, sim.recorder.math(wiring.engines, wiring.shares, issued, duration));
@@ -254,7 +282,7 @@ impl Agent {
         bytes: u64,
         start: Time,
     ) -> Result<Time, Pause> {
-        let channel = sim.program.tx(me, dir);
+        let channel = sim.tx(me, dir);
         let fifo = FifoId(channel.0);
         if self.phase == 0 {
             let Some(credit) = sim.fifos.try_claim(fifo) else {
@@ -265,7 +293,7 @@ impl Agent {
             self.at = (start + control).max(credit);
             self.phase = 1;
         }
-        if sim.wiring.agents[me.0 as usize].shares && self.at > sim.engine.now() {
+        if sim.seats[me.0 as usize].wiring.shares && self.at > sim.engine.now() {
             return Err(Pause::Until(self.at));
         }
         let wiring = &sim.wiring.channels[channel.0 as usize];
@@ -288,7 +316,7 @@ impl Agent {
     }
 
     fn await_slot(&mut self, sim: &Sim<'_, impl Recorder>, me: AgentId, dir: u16, start: Time) -> Result<Time, Pause> {
-        let channel = sim.program.tx(me, dir);
+        let channel = sim.tx(me, dir);
         let fifo = FifoId(channel.0);
         match sim.fifos.free(fifo) {
             Some(credit) => {
@@ -318,7 +346,7 @@ impl Agent {
         }
         let done = &sim.done[me.0 as usize];
         if self.phase == 0 {
-            if sim.wiring.agents[me.0 as usize].shares && start > sim.engine.now() {
+            if sim.seats[me.0 as usize].wiring.shares && start > sim.engine.now() {
                 return Err(Pause::Until(start));
             }
             let (flow, issued) = (flow(), self.issue(sim, me, start));
@@ -423,6 +451,18 @@ impl<R: Recorder> Sim<'_, R> {
     fn node(&self, agent: AgentId, body: &Body, mem: u32) -> Node {
         let buffer = self.program.buffer(agent, body.mems.buffer(mem));
         self.program.buffers[buffer.0 as usize].node
+    }
+
+    /// The channel an agent sends on in a direction of its body.
+    #[inline]
+    pub(super) fn tx(&self, agent: AgentId, dir: u16) -> ChannelId {
+        self.seats[agent.0 as usize].channels[2 * usize::from(dir)]
+    }
+
+    /// The channel an agent receives on in a direction of its body.
+    #[inline]
+    pub(super) fn rx(&self, agent: AgentId, dir: u16) -> ChannelId {
+        self.seats[agent.0 as usize].channels[2 * usize::from(dir) + 1]
     }
 
     /// Records the wait for the credit of the message claimed last (`claimed` 1) or to be claimed next (0).

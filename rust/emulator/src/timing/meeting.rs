@@ -163,7 +163,10 @@ impl<R: Recorder> Sim<'_, R> {
 /// Latency of the ways behind each other, and the time that `bytes` take over the slowest link.
 fn way(wiring: &Wiring, flows: [u32; 2], bytes: u64) -> (Time, Time) {
     let flows = flows.map(|flow| &wiring.flows[flow as usize]);
-    let hops = flows.iter().flat_map(|flow| &wiring.hops[flow.first as usize..flow.last as usize]);
+    let hops = flows
+        .iter()
+        .flat_map(|flow| &wiring.hops[flow.first as usize..flow.last as usize])
+        .map(|&hop| wiring.kind(hop));
     let (latency, slowest) = hops.fold((0, Rate::UNLIMITED), |(t, rate), h| (t + h.after, rate.slower(h.rate)));
     (flows.iter().map(|flow| flow.head).sum::<Time>() + latency, slowest.ps(bytes))
 }

@@ -34,7 +34,7 @@ struct Arena {
 
 impl<'a> Network<'a> {
     pub(super) fn new(wiring: &'a Wiring, costs: &Costs) -> Self {
-        let shares = wiring.hops.iter().any(|hop| !hop.exclusive);
+        let shares = wiring.hops.iter().any(|&hop| !wiring.kind(hop).exclusive);
         Self {
             wiring,
             model: costs.network,
@@ -60,9 +60,10 @@ impl<'a> Network<'a> {
             return sim.meet(route.tree, bytes, at, arrival, own);
         }
         if self.model == NetworkModel::Analytic {
-            let hops = &self.wiring.hops[route.first as usize..route.last as usize];
-            let latency = route.head + hops.iter().map(|h| h.after).sum::<Time>();
-            let slowest = hops.iter().fold(Rate::UNLIMITED, |rate, h| rate.slower(h.rate));
+            let hops =
+                || self.wiring.hops[route.first as usize..route.last as usize].iter().map(|&hop| self.wiring.kind(hop));
+            let latency = route.head + hops().map(|h| h.after).sum::<Time>();
+            let slowest = hops().fold(Rate::UNLIMITED, |rate, h| rate.slower(h.rate));
             let wire = sim.recorder.plain(Kind::Wire, own, latency);
             let piece = sim.recorder.plain(Kind::Serial, wire, slowest.ps(bytes));
             return arrive(sim, arrival, bytes, at + latency + slowest.ps(bytes), piece);
@@ -145,24 +146,25 @@ impl<'a> Network<'a> {
     pub(super) fn cut_through(&self, sim: &Sim<'_, impl Recorder>, mut transfer: Transfer, mut waited: bool) {
         let bytes = transfer.bytes;
         let first = bytes.min(self.flit);
+        let last = if bytes.is_multiple_of(self.flit) { first } else { bytes % self.flit };
         while transfer.hop < transfer.last {
-            let hop = &self.wiring.hops[transfer.hop as usize];
+            let at = self.wiring.hops[transfer.hop as usize];
+            let (link, hop) = (at.link, self.wiring.kind(at));
             if !hop.exclusive && transfer.head > sim.engine.now() {
                 return self.wait(sim, transfer);
             }
-            let link = &self.links[hop.link as usize];
+            let resource = &self.links[link as usize];
             let duration = hop.rate.ps(bytes);
             if let Some(ties) = sim.ties.filter(|_| !hop.exclusive) {
                 let holds = if hop.open { 0 } else { duration };
-                ties.link(&sim.engine, hop.link, transfer.hop, holds, waited);
+                ties.link(&sim.engine, link, transfer.hop, holds, waited);
             }
             waited = false;
             // Those of equal ranks follow at once; what holds for the last of them holds for each.
             let all = duration * u64::from(hop.times);
-            let reserved = link.reserve(transfer.head, all);
+            let reserved = resource.reserve(transfer.head, all);
             // Nobody waits at a trunk that its ways cannot fill.
             let (start, all) = if hop.open { (transfer.head, duration) } else { (reserved, all) };
-            let last = if bytes.is_multiple_of(self.flit) { first } else { bytes % self.flit };
             let (own, crossed) = (transfer.head_piece, transfer.tail + hop.rate.ps(last));
             let fed = transfer.tail > transfer.head && crossed > start + all;
             // Bytes that come slower than a trunk carries them leave room for those of others.
@@ -175,22 +177,22 @@ impl<'a> Network<'a> {
             let onward = transfer.hop + 1 < transfer.last;
             if onward || matches!(transfer.arrival, Arrival::Leg(..)) {
                 transfer.head_piece = if beside {
-                    let piece = sim.recorder.plain(Kind::Head(hop.link), own, end - crossed + hop.rate.ps(first));
+                    let piece = sim.recorder.plain(Kind::Head(link), own, end - crossed + hop.rate.ps(first));
                     sim.recorder.plain(Kind::Wire, piece, hop.after)
                 } else {
-                    sim.recorder.head(hop.link, own, hop.rate.ps(first), hop.after)
+                    sim.recorder.head(link, own, hop.rate.ps(first), hop.after)
                 };
             }
-            let mut left = sim.recorder.occupy(hop.link, own, duration);
+            let mut left = sim.recorder.occupy(link, own, duration);
             if fed {
                 // The tail of a branch is at its first link when its piece ends.
                 let onto = transfer.hop > transfer.first;
-                let before = if onto { self.wiring.hops[transfer.hop as usize - 1].after } else { 0 };
+                let before = if onto { self.wiring.kind(self.wiring.hops[transfer.hop as usize - 1]).after } else { 0 };
                 if beside {
                     left = sim.recorder.trail(transfer.tail_piece, before, hop.rate.ps(last));
                 } else {
-                    link.hold_until(end);
-                    left = sim.recorder.tail(hop.link, transfer.tail_piece, before, hop.rate.ps(last));
+                    resource.hold_until(end);
+                    left = sim.recorder.tail(link, transfer.tail_piece, before, hop.rate.ps(last));
                 }
             }
             transfer.tail_piece = if onward { left } else { sim.recorder.plain(Kind::Wire, left, hop.after) };
@@ -210,7 +212,8 @@ impl<'a> Network<'a> {
         let mut pending = Some(transfer);
         while let Some(mut flit) = pending.take() {
             while flit.hop < flit.last {
-                let hop = &self.wiring.hops[flit.hop as usize];
+                let at = self.wiring.hops[flit.hop as usize];
+                let (link, hop) = (at.link, self.wiring.kind(at));
                 if !hop.exclusive && flit.head > sim.engine.now() {
                     self.wait(sim, flit);
                     break;
@@ -220,11 +223,11 @@ impl<'a> Network<'a> {
                     ties.crowded();
                 }
                 if let Some(ties) = sim.ties.filter(|_| !hop.exclusive) {
-                    ties.link(&sim.engine, hop.link, flit.hop, duration, waited);
+                    ties.link(&sim.engine, link, flit.hop, duration, waited);
                 }
                 waited = false;
-                let left = self.links[hop.link as usize].reserve(flit.head, duration) + duration;
-                let piece = sim.recorder.occupy(hop.link, flit.head_piece, duration);
+                let left = self.links[link as usize].reserve(flit.head, duration) + duration;
+                let piece = sim.recorder.occupy(link, flit.head_piece, duration);
                 if flit.rest > 0 && pending.is_none() {
                     let bytes = flit.rest.min(self.flit);
                     let rest = flit.rest - bytes;

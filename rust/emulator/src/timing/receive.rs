@@ -17,7 +17,7 @@ impl Agent {
         bytes: u64,
         start: Time,
     ) -> Result<Time, Pause> {
-        let channel = sim.program.rx(me, dir);
+        let channel = sim.rx(me, dir);
         let background = sim.wiring.channels[channel.0 as usize].background;
         if background != u32::MAX {
             let state = &sim.backgrounds[background as usize];

@@ -33,10 +33,16 @@ pub(crate) struct Stand {
     pub(crate) ordered: bool,
 }
 
-/// One contended link of a flow.
+/// One contended link of a flow, and the number of its kind: kinds are few, and a run of many flows waits for memory.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Hop {
     pub(super) link: u32,
+    pub(super) kind: u32,
+}
+
+/// What hops have in common.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HopKind {
     /// Only one DMA stream ever crosses the link, always after the same links: its reservations come in
     /// order of time however far an agent runs ahead.
     pub(super) exclusive: bool,
@@ -143,6 +149,7 @@ type Stream = (PeId, Way, Option<LinkId>);
 pub(super) struct Wiring {
     pub(super) flows: Vec<Flow>,
     pub(super) hops: Vec<Hop>,
+    pub(super) kinds: Vec<HopKind>,
     /// The machine's link behind each index of a hop.
     pub(super) links: Vec<LinkId>,
     pub(super) channels: Vec<ChannelWiring>,
@@ -188,6 +195,7 @@ impl Wiring {
             stands: cover.map(|cover| cover.links),
             list: Vec::with_capacity(program.channels.len()),
             hops: Vec::with_capacity(program.channels.len()),
+            kinds: Map::default(),
             links: Map::with_capacity_and_hasher(program.channels.len(), FxBuildHasher),
             trees: Map::default(),
             pools: Map::default(),
@@ -208,6 +216,7 @@ impl Wiring {
         let mut wiring = Self {
             flows: Vec::new(),
             hops: Vec::new(),
+            kinds: Vec::new(),
             links: Vec::new(),
             channels: Vec::with_capacity(program.channels.len()),
             tiers: machine.costs().tiers.values().copied().collect(),
@@ -256,9 +265,13 @@ impl Wiring {
         wiring.dma = routes.pools.keys().flat_map(of_pool).collect();
         wiring.engines = pes.into_keys().collect();
         wiring.flows = routes.list;
+        // Kinds twice: of links that several streams cross, and of those that one does.
+        let (shared, kinds) = (routes.kinds.len() as u32, routes.kinds.into_values());
+        let own = kinds.clone().map(|kind| HopKind { exclusive: true, ..kind });
+        wiring.kinds = kinds.chain(own).collect();
         wiring.hops = routes.hops;
         for hop in &mut wiring.hops {
-            hop.exclusive = routes.links[hop.link as usize].exclusive;
+            hop.kind += if routes.links[hop.link as usize].exclusive { shared } else { 0 };
         }
         wiring.links = routes.links.into_keys().collect();
         Ok(wiring)
@@ -462,6 +475,12 @@ impl Wiring {
         Ok(OneSided { flow, request })
     }
 
+    /// What a hop has in common with others.
+    #[inline]
+    pub(super) fn kind(&self, hop: Hop) -> &HopKind {
+        &self.kinds[hop.kind as usize]
+    }
+
     /// A transfer from or to a group that [`Wiring::new`] has seen.
     pub(super) fn grouped(&self, agent: AgentId, group: u32, read: bool) -> OneSided {
         self.grouped[&(agent, group, read)]
@@ -473,10 +492,10 @@ impl Wiring {
         self.calls.get(usize::from(costs).wrapping_sub(1))
     }
 
-    /// A load from a buffer, or a store to one, that [`Wiring::new`] has seen.
+    /// A load from a buffer, or a store to one, that [`Wiring::new`] has seen, by the `moves` of the agent.
     #[inline]
-    pub(super) fn between(&self, agent: AgentId, buffer: u16, load: bool) -> OneSided {
-        let at = self.agents[agent.0 as usize].moves as usize + usize::from(buffer);
+    pub(super) fn between(&self, moves: u32, buffer: u16, load: bool) -> OneSided {
+        let at = moves as usize + usize::from(buffer);
         self.moves[at][usize::from(!load)]
     }
 
@@ -503,6 +522,9 @@ struct LinkUse {
     exclusive: bool,
 }
 
+/// A kind of hops: whether it is a trunk, and open; its times, its rate in units of [`Rate`], and what comes after it.
+type KindKey = (bool, bool, u32, u64, u64);
+
 /// The costs and the PE that reads or writes, which of the two, and the members.
 type TreeKey = (u16, PeId, bool, Box<[Node]>);
 
@@ -511,6 +533,7 @@ struct Routes<'a> {
     stands: Option<&'a FxHashMap<LinkId, Stand>>,
     list: Vec<Flow>,
     hops: Vec<Hop>,
+    kinds: Map<KindKey, HopKind>,
     links: Map<LinkId, LinkUse>,
     trees: Map<TreeKey, OneSided>,
     pools: Map<Stream, ()>,
@@ -561,7 +584,11 @@ impl Routes<'_> {
             let trunk = machine.is_trunk(hop.link);
             let times = stand.map_or(1, |stand| stand.times);
             let open = trunk && !fabric && rate.gbs() * (1.0 + ROUNDED) >= way * f64::from(machine.node_size());
-            self.hops.push(Hop { link, exclusive: false, trunk, open, times, rate, after: hop.after_ps });
+            // A rate in its own units: 2^32 bytes at it.
+            let kind = self.kinds.entry((trunk, open, times, rate.ps(1 << 32), hop.after_ps));
+            let number = kind.index() as u32;
+            kind.or_insert(HopKind { exclusive: false, trunk, open, times, rate, after: hop.after_ps });
+            self.hops.push(Hop { link, kind: number });
         }
         let entry = route.hops.first().map_or(Rate::UNLIMITED, |h| machine.link_rate(h.link));
         let (flow, last, head) = (self.list.len() as u32, self.hops.len() as u32, route.head_ps);

@@ -23,13 +23,14 @@ pub struct Share<'a> {
 }
 
 impl Share<'_> {
-    /// The place in the launch that a place of its program is.
+    /// The place in the launch that a place of its program is. Asked for every flow: lists of SIPs are not compared.
     pub fn place(&self, machine: &Machine, pe: PeId) -> PeId {
-        if self.home == self.there {
+        if std::ptr::eq(self.home, self.there) {
             return pe;
         }
         let at = machine.coord(pe);
-        machine.pe(Coord { sip: self.sip(at.sip), ..at }).unwrap_or(pe)
+        let sip = self.sip(at.sip);
+        if sip == at.sip { pe } else { machine.pe(Coord { sip, ..at }).unwrap_or(pe) }
     }
 
     /// The end of a transfer in the launch that an end in its program is.
@@ -304,5 +305,25 @@ impl Assembly {
         let origins = ops.iter().map(|op| writer.program.origins.intern(origin(op))).collect();
         writer.control(Duty::Host(sip), ops.iter().map(|(kind, _)| *kind), origins);
         self.program = writer.program;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_those_of_the_sips_that_take_part() {
+        let overrides = [("system.sips.count".to_string(), "6".to_string())];
+        let machine = Machine::from_yaml("", "default", &overrides).unwrap();
+        let program = Program::default();
+        let place = |sip| machine.pe(Coord { sip, cube: 3, pe: 1 }).unwrap();
+        let of = |home: &[u32], there: &[u32], sip| {
+            Share { program: &program, home, there, sips: there }.place(&machine, place(sip))
+        };
+        let home = [0, 2, 5];
+        assert_eq!(home.map(|sip| of(&home, &home, sip)), home.map(place));
+        assert_eq!(home.map(|sip| of(&home, &[0, 2, 5], sip)), home.map(place));
+        assert_eq!(home.map(|sip| of(&home, &[1, 2, 3], sip)), [1, 2, 3].map(place));
     }
 }

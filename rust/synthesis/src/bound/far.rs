@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Far {
     pub(super) ps: Ps,
-    pub(super) hops: u64,
+    /// Links on it, where links are equal.
+    pub(super) hops: Option<u64>,
     /// Every source was looked at.
     pub(super) exact: bool,
 }
@@ -32,14 +33,16 @@ pub(super) fn farthest(graph: &Graph, sources: &[u32], targets: &[u32], work: &m
     let each = 4 * (graph.links().len() as u64 + u64::from(graph.nodes()));
     let exact = work.take(each * distinct.len() as u64);
     let step = if exact { 1 } else { (distinct.len() / SAMPLE).max(1) };
-    let mut far = Far { ps: 0, hops: 0, exact: exact || step == 1 };
     let alike = graph.uniform().then(|| graph.link(0).latency_ps);
+    let mut far = Far { ps: 0, hops: alike.map(|_| 0), exact: exact || step == 1 };
     let mut distances = graph.distances();
     for &source in distinct.iter().step_by(step) {
-        let hops = greatest(&graph.hops(source), targets);
-        far.hops = far.hops.max(u64::from(hops));
         let ps = match alike {
-            Some(latency_ps) => u64::from(hops) * latency_ps,
+            Some(latency_ps) => {
+                let hops = u64::from(greatest(&graph.hops(source), targets));
+                far.hops = far.hops.max(Some(hops));
+                hops * latency_ps
+            }
             None => greatest(&distances.from(source), targets),
         };
         far.ps = far.ps.max(ps);

@@ -40,7 +40,7 @@ impl Regular {
         let latency_ps = hops * self.latency_ps;
         let bandwidth_ps = cut.fluid_ps(bytes, self.unit_gbs()) + self.latency_ps;
         let ps = bandwidth_ps.max(latency_ps);
-        Some(Bound { ps, bandwidth_ps, latency_ps, cut, hops, uniform: true, tightest })
+        Some(Bound { ps, bandwidth_ps, latency_ps, cut, hops: Some(hops), tightest })
     }
 
     /// The bound of a message from one node to another; `None` where the least cut between them is not one of them.
@@ -54,7 +54,7 @@ impl Regular {
         let hops = u64::from(self.farthest(&[self.place(from)], &[self.place(to)]));
         let (latency_ps, bandwidth_ps) = (hops * self.latency_ps, self.latency_ps);
         let ps = latency_ps.max(bandwidth_ps);
-        Some(Bound { ps, bandwidth_ps, latency_ps, cut, hops, uniform: true, tightest: true })
+        Some(Bound { ps, bandwidth_ps, latency_ps, cut, hops: Some(hops), tightest: true })
     }
 
     /// The tightest cut among all nodes.

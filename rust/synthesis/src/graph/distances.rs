@@ -11,8 +11,10 @@ use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 /// queues are compared.
 pub(crate) struct Distances<'a> {
     graph: &'a Graph,
-    /// Per link, the queue of its latency.
-    queue: Vec<u32>,
+    /// Latencies of links, each once.
+    latencies: Vec<Ps>,
+    /// Per link in the order of [`Graph::out`], node by node, where it leads, and its latency's number: that of its queue.
+    ways: Vec<(u32, u32)>,
     queues: Vec<VecDeque<(Ps, u32)>>,
 }
 
@@ -21,9 +23,11 @@ impl<'a> Distances<'a> {
         let latencies: BTreeSet<Ps> = graph.links.iter().map(|link| link.latency_ps).collect();
         let latencies: Vec<Ps> = latencies.into_iter().collect();
         let of = |latency: Ps| latencies.partition_point(|&other| other < latency) as u32;
-        let queue = graph.links.iter().map(|link| of(link.latency_ps)).collect();
+        let links = graph.out.links.iter().map(|&link| &graph.links[link as usize]);
+        let ways = links.map(|link| (link.to, of(link.latency_ps))).collect();
         // The last one is for the root.
-        Self { graph, queue, queues: vec![VecDeque::new(); latencies.len() + 1] }
+        let queues = vec![VecDeque::new(); latencies.len() + 1];
+        Self { graph, latencies, ways, queues }
     }
 
     /// Least latency from `root` to every node.
@@ -33,20 +37,18 @@ impl<'a> Distances<'a> {
         let last = self.queues.len() - 1;
         self.queues[last].push_back((0, root));
         let mut first = BinaryHeap::from([Reverse((0, last as u32))]);
+        spend(32 * u64::from(self.graph.nodes));
         while let Some(Reverse((_, queue))) = first.pop() {
-            spend(32);
             let own = &mut self.queues[queue as usize];
             let Some((at, node)) = own.pop_front() else { continue };
             first.extend(own.front().map(|&(next, _)| Reverse((next, queue))));
             if at > best[node as usize] {
                 continue;
             }
-            for &link in self.graph.out(node) {
-                let to = self.graph.links[link as usize].to;
-                let next = at + self.graph.links[link as usize].latency_ps;
+            for &(to, queue) in &self.ways[self.graph.out.range(node)] {
+                let next = at + self.latencies[queue as usize];
                 if next < best[to as usize] {
                     best[to as usize] = next;
-                    let queue = self.queue[link as usize];
                     let own = &mut self.queues[queue as usize];
                     if own.is_empty() {
                         first.push(Reverse((next, queue)));
