@@ -143,3 +143,23 @@ def test_a_file_that_its_own_command_finds_wrong_keeps_its_error(tmp_path: Path)
     (tmp_path / "table.csv").write_text("bytes,time_us\n")
     _, out, err = run("ahbm", ["calibrate", "table.csv"], tmp_path)
     assert "is a table of measured times" not in out + err
+
+
+@pytest.mark.parametrize("command", [["calibrate"], ["compare", "-t", "npu_ring_8"]])
+def test_a_log_without_its_collective_is_asked_for_it_and_not_said_to_be_read(
+    tmp_path: Path, command: list[str]
+) -> None:
+    head = "# nThread 1 nGpus 8\n#  Rank  0 Group 0 Pid 1 on a device 0 [0x0] H100\n"
+    names = "# size count type redop root time algbw busbw #wrong\n"
+    rows = "".join(f"{size} {size // 4} float sum -1 {took} 1 1 0\n" for size, took in ((1024, 20.1), (2048, 21.1)))
+    (tmp_path / "log.txt").write_text(head + names + rows)
+    code, out, err = run("ahbm", [command[0], "log.txt", *command[1:]], tmp_path)
+    assert code != 0 and "AHBM-F212" in out + err and "reads it" not in out + err, out + err
+
+
+def test_a_store_of_a_sweep_is_known_by_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "rows" / "parts").mkdir(parents=True)
+    (tmp_path / "rows" / "space.json").write_text("{}")
+    for command in ("run", "check", "report", "explain"):
+        code, out, err = run("ahbm", [command, "rows"], tmp_path)
+        assert code != 0 and "rows is a store of a sweep: `ahbm sweep show rows` reads it" in out + err

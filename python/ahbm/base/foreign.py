@@ -51,6 +51,7 @@ class Known:
 _RUN = ("ahbm run FILE", "ahbm check FILE", "ahbm convert FILE OUT", "ahbm report FILE", "ahbm explain FILE")
 _TRACE = Known("a trace of PyTorch's profiler", (*_RUN[:1], "ahbm calibrate FILE -o MACHINE.yaml", *_RUN[1:]))
 _TABLE = ("ahbm calibrate FILE -o MACHINE.yaml",)
+_TIMES = (*_TABLE, "ahbm compare FILE -t MACHINE")
 _TUNER = ("ahbm tune COLLECTIVE --evaluate FILE",)
 _MACHINES = ("ahbm topology FILE", "ahbm run COLLECTIVE -t FILE")
 _GRAPH = tuple(f"{command} --set base=MACHINE" for command in _MACHINES)
@@ -88,15 +89,16 @@ _XML = {
     "platform": SIMGRID,
     "algo": Known("a plan of MSCCL in XML", _RUN),
 }
+STORE = Known("a store of a sweep", ("ahbm sweep show FILE",))
 _SQLITE, _ZSTANDARD = b"SQLite format 3\x00", b"\x28\xb5\x2f\xfd"
 NSIGHT = Known("an export of Nsight Systems", ("ahbm run FILE", *_RUN[1:]))
 _NCCL_TUNER = r"(allreduce|allgather|reducescatter|broadcast|reduce|alltoall)\s*,"
 _LINES: tuple[tuple[str, Known], ...] = (
-    (r"(\S+\s+)?#\s*nThread\b", Known("a log of nccl-tests", _TABLE)),
-    (r"(\S+\s+)?#.*\bOSU\b", Known("a log of the OSU micro-benchmarks", _TABLE)),
+    (r"(\S+\s+)?#\s*nThread\b", Known("a log of nccl-tests", _TIMES)),
+    (r"(\S+\s+)?#.*\bOSU\b", Known("a log of the OSU micro-benchmarks", _TIMES)),
     (r"\W*(\[\d*m)?GPU0\s+(GPU1|CPU Affinity|NIC0)", SMI),
     (r"NPUs Count\s*,", TACOS),
-    (r"bytes\s*,", Known("a table of measured times", _TABLE)),
+    (r"bytes\s*,", Known("a table of measured times", _TIMES)),
     (r"device\s*,.*latency_us", Known("a table of kernels", _TABLE)),
     (_NCCL_TUNER + r"\s*\d", Known("a tuning file of NCCL", _TUNER)),
     (r"(export\s+)?UCC_\w+\s*=", Known("a configuration of UCC", _TUNER)),
@@ -108,7 +110,9 @@ _LINES: tuple[tuple[str, Known], ...] = (
 
 
 def known(path: str | Path) -> Known | None:
-    """What the file of a path is; None for what is none, and for files of any other kind."""
+    """What the file of a path is, or the folder of a store; None for what is none, and for files of any other kind."""
+    if os.path.isdir(path):
+        return STORE if os.path.isfile(os.path.join(path, "space.json")) else None
     start = beginning(path, LOOKED_AT)
     if not start.startswith(_SQLITE):
         from ahbm._core import unpacked  # `ahbm --help` needs none of it
@@ -137,8 +141,8 @@ def of_text(text: str) -> Known | None:
 
 NOT_READ = frozenset(
     f"AHBM-{code}"
-    for code in ("C101", "C102", "C105", "C108", "C110", "C144", "F101", "F111", "F131", "F141", "F180", "F183", "F189",
-                 "F190", "F210", "F212", "T001", "T003", "T004", "T101", "T102", "U291")
+    for code in ("C101", "C102", "C105", "C108", "C110", "C144", "F101", "F111", "F131", "F139", "F141", "F180", "F183",
+                 "F189", "F190", "F210", "F212", "T001", "T003", "T004", "T101", "T102", "U291")
 )  # fmt: skip
 """Codes of a file that is not of the kind that a command reads."""
 
@@ -150,7 +154,8 @@ def advised(findings: Sequence[Finding], arguments: Sequence[str], command: str)
     if first.code in NOT_READ:
         text = f"{first}"
         for behind, file in pairwise(("", *arguments)):
-            if os.path.isfile(file) and os.path.basename(file) in text and (found := known(file)) is not None:
+            name = os.path.basename(os.path.normpath(file))
+            if os.path.exists(file) and name in text and (found := known(file)) is not None:
                 if found.is_read_by(command, arguments, behind):
                     break
                 return replace(first, hint=found.advice(file)), *others
