@@ -162,6 +162,10 @@ def test_a_script_is_planned_by_its_numbers_with_its_own_batch(
     monkeypatch.setattr("ahbm.planning.script.trained", numbers)
     app(["plan", str(script), "-t", "dgx_h100", "--ranks", "2", "--json", "--", "3", "-x"], standalone_mode=False)
     assert asked == [(str(script), ["3", "-x"], "dgx_h100")]
-    assert json.loads(capsys.readouterr().out)["tokens"] == 2 * 2 * MODEL["sequence"]
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["tokens"], answer["model"]) == (2 * 2 * MODEL["sequence"], MODEL | {"micro_batch": 2})
+    app(["plan", str(script), "-t", "dgx_h100", "--ranks", "2"], standalone_mode=False)
+    told = "layers 4, hidden 256, heads 8, sequence 128, vocabulary 512, micro_batch 2"
+    assert capsys.readouterr().out.startswith(f"{script}: {told}\n")
     with pytest.raises(ConfigError, match="gpt2 is no script"):
         app(["plan", "gpt2", "3", "-t", "dgx_h100", "--ranks", "2"], standalone_mode=False)

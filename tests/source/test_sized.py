@@ -12,7 +12,7 @@ import ahbm
 import ahbm.distributed as dist
 from ahbm._core import read_plan
 from ahbm.config.topology import load_machine
-from ahbm.errors import FormatError
+from ahbm.errors import FormatError, LintError
 from ahbm.job.open import open_
 from ahbm.runs.verdict import check_file
 from ahbm.source.sized import Assigned, Unassigned, assigned
@@ -179,9 +179,17 @@ def test_what_moves_the_data_of_a_graph_has_room_where_the_graph_has(kib: int, t
     assert report.bytes == 4 * kib * KIB
 
 
-def test_messages_beyond_256_tib_are_refused_by_check_and_run_alike(tmp_path: Path) -> None:
-    file = write(tmp_path / "absurd", ring(4, adds=True, copies=False, size=1 << 62))
+@pytest.mark.parametrize("size", [(1 << 48) + 1, 1 << 62])
+def test_messages_beyond_256_tib_are_refused_by_check_and_run_alike(size: int, tmp_path: Path) -> None:
+    file = write(tmp_path / "absurd", ring(4, adds=True, copies=False, size=size))
     answer = check_file(file)
     with pytest.raises(FormatError, match="AHBM-F136") as refused:
         open_(file, topology="npu_ring_8", overrides={"system.sips.count": 4}).run(data=False)
     assert (answer.verdict, [one.code for one in answer.findings]) == ("malformed", [refused.value.code])
+
+
+def test_messages_of_256_tib_are_read_by_check_and_run_alike(tmp_path: Path) -> None:
+    file = write(tmp_path / "most", ring(4, adds=True, copies=False, size=1 << 48))
+    assert check_file(file).verdict == "correct"
+    with pytest.raises(LintError, match="AHBM-L108"):
+        open_(file, topology="npu_ring_8", overrides={"system.sips.count": 4}).run(data=False)

@@ -80,7 +80,7 @@ def changed_facts(value: Any, chance: Random) -> Any:
     if isinstance(value, list) and value and chance.random() < 0.85:
         at = chance.randrange(len(value))
         if chance.random() < 0.15:
-            return value[:at] + value[at:] + [value[at]]
+            return [*value, value[at]]
         return [changed_facts(one, chance) if number == at else one for number, one in enumerate(value)]
     return chance.choice(ODD)
 

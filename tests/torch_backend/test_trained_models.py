@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -151,7 +152,27 @@ def test_attention_of_its_own_has_its_scores_in_memory_and_says_its_heads() -> N
     assert (found["heads"], found["kv_heads"], found["materialized"]) == (2, 2, True)
 
 
+class Wide(nn.Module):
+    """Queries of more or fewer columns than the stream: heads of 8."""
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.qkv, self.o, self.n = nn.Linear(HIDDEN, 24 * heads), nn.Linear(8 * heads, HIDDEN), heads
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (part.unflatten(-1, (self.n, -1)).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))
+        return self.o(functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+
+
 WRONG: dict[str, tuple[Any, str]] = {
+    "wide_queries": (
+        lambda: Model(*(Layer(Wide(8), plain(64)) for _ in range(2))),
+        "no queries, keys, values and output",
+    ),
+    "narrow_queries": (
+        lambda: Model(*(Layer(Wide(3), plain(64)) for _ in range(2))),
+        "queries of .* are not the 32 columns of the stream",
+    ),
     "layers_that_differ": (
         lambda: Model(Layer(Attention(4, fused=True), plain(64)), Layer(Attention(4, fused=True), plain(128))),
         "no stack of equal layers has most of its parameters",
@@ -176,6 +197,29 @@ def test_what_a_plan_does_not_divide_is_refused(name: str) -> None:
     made, why = WRONG[name]
     with pytest.raises(ConfigError, match=f"AHBM-C157.*{why}"):
         read(made())
+
+
+def test_what_nothing_says_is_not_guessed() -> None:
+    headless, routed = Scores(), Experts(4)
+    del headless.num_heads, routed.top_k
+    for attention, rest, why in (
+        (headless, plain(64), "nothing says its heads"),
+        (Attention(4, fused=True), routed, "nothing says how many experts a token visits"),
+    ):
+        with pytest.raises(ConfigError, match=f"AHBM-C157.*{why}"):
+            read(Model(*(copy.deepcopy(Layer(attention, rest)) for _ in range(2))))
+
+
+def test_products_in_tf32_are_those_of_torch_s_flags(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Model(*(Layer(Attention(4, fused=True), plain(64)) for _ in range(2)))
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("high")
+        assert read(model)["arithmetic"] == "tf32"
+        monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
+        assert read(model)["arithmetic"] == "f32"
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def test_a_model_without_tokens_is_refused() -> None:

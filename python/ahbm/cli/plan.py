@@ -79,7 +79,8 @@ def plan(
         raise ConfigError("AHBM-C146", "ahbm plan divides a model over ranks", hint="--ranks 64")
     if memory_gib is not None and not isfinite(memory_gib):
         raise ConfigError("AHBM-C146", f"--memory-gib {memory_gib}: no rank has so much", hint="80")
-    if model.endswith(".py") and isfile(model):
+    scripted = model.endswith(".py") and isfile(model)
+    if scripted:
         from ahbm.planning.script import trained
 
         values = trained(model, arguments or (), place.topology)
@@ -113,7 +114,12 @@ def plan(
         store=store,
         jobs=processes,
     )
-    typer.echo(json.dumps(found.plain()) if as_json else str(found))
+    if as_json:
+        typer.echo(json.dumps({"model": values, **found.plain()} if scripted else found.plain()))
+        return
+    if scripted:
+        typer.echo(f"{model}: {', '.join(f'{name} {str(value).lower()}' for name, value in values.items())}")
+    typer.echo(str(found))
 
 
 def ranks_of(place: Place) -> int:

@@ -22,6 +22,7 @@ from torch.nn import functional
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from ahbm.errors import ConfigError
+from ahbm.torch.device.tf32 import in_tf32
 
 HEADS = ("num_attention_heads", "num_heads", "n_heads", "n_head", "nhead", "heads")
 TOP_K = ("num_experts_per_tok", "top_k", "topk", "num_experts_per_token", "k")
@@ -41,8 +42,8 @@ class Seen:
     modules: dict[int, nn.Module] = field(default_factory=dict)
     embeddings: list[tuple[nn.Embedding, tuple[int, ...]]] = field(default_factory=list)
     """Each with the shape of what it was given first."""
-    attention: tuple[tuple[int, ...], tuple[int, ...]] | None = None
-    """Shapes of the first queries and keys that torch's attention was given."""
+    queries: tuple[int, ...] | None = None
+    """Shape of the first queries that torch's attention was given."""
     lowered: torch.dtype | None = None
     """The type of autocast."""
 
@@ -72,10 +73,10 @@ def watched() -> Iterator[Seen]:
 
 def _noting(function: Callable[..., Any], seen: Seen) -> Callable[..., Any]:
     @wraps(function)
-    def attention(query: Any, key: Any, *given: Any, **named: Any) -> Any:
-        if seen.attention is None:
-            seen.attention = tuple(query.shape), tuple(key.shape)
-        return function(query, key, *given, **named)
+    def attention(query: Any, *given: Any, **named: Any) -> Any:
+        if seen.queries is None:
+            seen.queries = tuple(query.shape)
+        return function(query, *given, **named)
 
     return attention
 
@@ -102,10 +103,10 @@ def numbers(seen: Seen) -> dict[str, int | bool | str]:
         raise _no(f"its parameters are of {held}")
     found["dtype"] = dtype
     if dtype == "f32":
-        found["arithmetic"] = "tf32" if torch.backends.cuda.matmul.allow_tf32 else "f32"
+        found["arithmetic"] = "tf32" if in_tf32(convolves=False) else "f32"
     elif dtype == "f64":
         found["arithmetic"] = "f64"
-    if seen.attention is None:
+    if seen.queries is None:
         found["materialized"] = True
     return found
 
@@ -153,13 +154,13 @@ def _without_embeddings(whole: nn.Module, hidden: int) -> Iterator[nn.Parameter]
             yield parameter
 
 
-def _matrices(layer: nn.Module, hidden: int, attention: bool) -> list[tuple[str, tuple[int, ...]]]:
-    """The products of one half of a layer: names, and the shapes of their matrices, of several experts together."""
-    found = []
-    for name, parameter in layer.named_parameters():
-        if parameter.dim() > 1 and bool(ATTENTION.search(name)) is attention and hidden in parameter.shape:
-            found.append((name, tuple(parameter.shape)))
-    return found
+def _matrices(layer: nn.Module, hidden: int, attention: bool) -> list[tuple[int, ...]]:
+    """The shapes of the matrices of one half of a layer; of three dimensions where they are those of experts."""
+    return [
+        shape
+        for name, shape in _shapes(layer)
+        if len(shape) > 1 and bool(ATTENTION.search(name)) is attention and hidden in shape
+    ]
 
 
 def _attribute(modules: Sequence[nn.Module], names: Sequence[str]) -> int | None:
@@ -174,15 +175,18 @@ def _attribute(modules: Sequence[nn.Module], names: Sequence[str]) -> int | None
 
 
 def _attention(layer: nn.Module, hidden: int, seen: Seen, whole: nn.Module) -> dict[str, int | bool | str]:
-    shapes = [shape for _, shape in _matrices(layer, hidden, attention=True)]
+    shapes = _matrices(layer, hidden, attention=True)
     if not shapes:
         raise _no("no parameter of a layer has a name of attention")
-    if seen.attention is not None:
-        heads = seen.attention[0][-3]
+    if seen.queries is not None:
+        # The last dimension is a head's in every layout.
+        heads, left = divmod(hidden, seen.queries[-1])
+        if left or not heads or prod(seen.queries[:-2]) % heads:
+            raise _no(f"queries of {seen.queries} are not the {hidden} columns of the stream")
     else:
-        heads = _attribute([*layer.modules(), whole, *whole.children()], HEADS) or max(hidden // 128, 1)
-    if hidden % heads:
-        raise _no(f"{heads} heads do not divide {hidden} columns")
+        heads = _attribute([*layer.modules(), whole, *whole.children()], HEADS) or 0
+        if not heads or hidden % heads:
+            raise _no(f"nothing says its heads: no module has {', '.join(HEADS[:4])}, ... that divides {hidden}")
     # Queries and what goes out have as many columns as the stream; the rest is of keys and values.
     columns = sum(prod(shape) for shape in shapes) // hidden
     of_keys = (columns - 2 * hidden) * heads
@@ -195,7 +199,7 @@ def _attention(layer: nn.Module, hidden: int, seen: Seen, whole: nn.Module) -> d
 
 
 def _feed_forward(layer: nn.Module, hidden: int) -> dict[str, int | bool | str]:
-    shapes = [shape for _, shape in _matrices(layer, hidden, attention=False)]
+    shapes = _matrices(layer, hidden, attention=False)
     stacked = [shape for shape in shapes if len(shape) == 3]
     lists = [one for one in layer.modules() if isinstance(one, nn.ModuleList) and len(set(map(_shapes, one))) == 1]
     experts = stacked[0][0] if stacked else max((len(one) for one in lists if _size(one)), default=0)
@@ -214,7 +218,10 @@ def _feed_forward(layer: nn.Module, hidden: int) -> dict[str, int | bool | str]:
         raise _no(f"its feed-forward part has {len(columns)} matrices ({', '.join(map(str, columns[:4]))} columns)")
     found: dict[str, int | bool | str] = {"ffn": columns[0], "gated": gated}
     if experts > 1:
-        found |= {"experts": experts, "top_k": _attribute([*layer.modules()], TOP_K) or 2}
+        top_k = _attribute([*layer.modules()], TOP_K)
+        if top_k is None:
+            raise _no(f"nothing says how many experts a token visits: no module has {', '.join(TOP_K[:2])}, ...")
+        found |= {"experts": experts, "top_k": top_k}
     return found
 
 
