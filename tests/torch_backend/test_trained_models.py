@@ -239,6 +239,8 @@ import torch
 
 sequences = int(sys.argv[1])
 layer = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+# More than a device holds.
+spare = torch.empty(300 << 30, dtype=torch.uint8, device="cuda")
 tokens, layers, head = torch.nn.Embedding(96, 32), torch.nn.TransformerEncoder(layer, 2), torch.nn.Linear(32, 96)
 model = torch.nn.Sequential(tokens, layers, head).cuda()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

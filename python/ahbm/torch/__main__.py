@@ -149,12 +149,15 @@ def ending() -> AbstractContextManager[None]:
 
 @contextmanager
 def numbered(file: str | None) -> Iterator[None]:
-    """Around a script: the numbers of the transformer that it trains are written, if somebody has asked for them."""
+    """Around a script: the numbers of the transformer that it trains are written, if somebody has asked for them. The
+    device's memory does not end then: who divides a model may have one that no device holds."""
     if file is None:
         yield
         return
     from ahbm.torch.device import trained
+    from ahbm.torch.device.memory import Memory
 
+    Memory.endless = True
     with trained.watched() as seen:
         try:
             yield
@@ -245,7 +248,9 @@ def main() -> None:
         "--lenient", action="store_true", help="pass what the backend that the script asks for, and a device, refuse"
     )
     parser.add_argument(
-        "--numbers", metavar="FILE", help="with --fake: write the numbers of the transformer that the script trains"
+        "--numbers",
+        metavar="FILE",
+        help="with --fake: write the numbers of the transformer that the script trains, in place of the answer",
     )
     parser.add_argument("script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
@@ -276,6 +281,8 @@ def main() -> None:
         os.environ["AHBM_END_AFTER"] = asked.steps
     if asked.numbers is not None and not asked.fake:
         parser.error("--numbers needs --fake")
+    if asked.numbers is not None:
+        os.environ["AHBM_COMPUTE"] = "none"
     if asked.record is None:
         serving = activate()
         search = None if os.environ.get(DEVICE) else Search()

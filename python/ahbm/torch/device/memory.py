@@ -23,6 +23,8 @@ _BLOCK = 512
 _SMALL, _SMALL_SEGMENT = MIB, 2 * MIB
 _MIDDLE, _MIDDLE_SEGMENT = 10 * MIB, 20 * MIB
 _ROUND = 2 * MIB
+ENDLESS = 1 << 62
+"""Bytes of a device whose memory does not end."""
 WORKSPACE = {9: 32 * MIB, 10: 32 * MIB}
 """What cuBLAS keeps by generation of the device (`getChosenWorkspaceSize` in torch's CublasHandlePool.cpp)."""
 WORKSPACE_BEFORE = 8519680
@@ -93,6 +95,9 @@ class Count:
 class Memory:
     """The memory of one device."""
 
+    endless = False
+    """Whether memory does not end: what a model is does not depend on the device that one looks at it on."""
+
     def __init__(self, index: int) -> None:
         self.index = index
         self.allocated, self.requested, self.reserved = Count(), Count(), Count()
@@ -128,6 +133,8 @@ class Memory:
     @property
     def capacity(self) -> int:
         """Bytes that the device has."""
+        if self.endless:
+            return ENDLESS
         if self._capacity is None:
             from ahbm.torch.device.machine import machine
             from ahbm.torch.device.smi import memory_of
