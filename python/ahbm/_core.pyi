@@ -1942,6 +1942,12 @@ class Replayed:
         """Per rank, the end of its last node."""
 
     @property
+    def every_node(self, /) -> tuple[Incomplete, Incomplete, Incomplete, Incomplete, Incomplete]:
+        """The same of every rank, which has the times of the one that it is a copy of; as `nodes` for a job of more nodes
+        than are ever kept for every rank.
+        """
+
+    @property
     def exposed_ps(self, /) -> list[tuple[int | None, int, int]]:
         """Per call that a rank exposes, None for other nodes: the exposed time of all ranks, and the part of it in which
         another rank had not arrived yet. In the order of calls, the other nodes first.
@@ -1962,8 +1968,8 @@ class Replayed:
     def nodes(
         self,
     ) -> tuple[NDArray[np.uint32], NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint8]]:
-        """Every node of ranks that are copies of none, in the order of ranks and ids, as columns: rank, id, start and end, and 0 for a computation, 1 for a
-        call, 2 for a send, 3 for a receive, 4 for memory, 5 for others.
+        """Every node of ranks that are copies of none, in the order of ranks and ids, as columns: rank, id, start and end, and
+        0 for a computation, 1 for a call, 2 for a send, 3 for a receive, 4 for memory, 5 for others.
         """
 
     @property
@@ -2633,11 +2639,13 @@ class Workload:
         """
 
     @staticmethod
-    def transformer(name: str, sizes: Mapping[str, int], dtype: tuple[str, int], words: Mapping[str, str]) -> Workload:
+    def transformer(
+        name: str, sizes: Mapping[str, int], dtype: tuple[str, int], words: Mapping[str, str], *, thin: bool = False
+    ) -> Workload:
         """One training step of a transformer; `ahbm.job.transformer.Transformer` says what the numbers mean.
 
-        `sizes` has each of them by name, `dtype` is a name and its bytes, `words` has the others. The interpreter lock is
-        released meanwhile. Raises `ConfigError` (AHBM-C157) for a name that is missing or unknown, and for numbers that are
+        `sizes` has each of them by name, `dtype` is a name and its bytes, `words` has the others. thin: one rank of those
+        that are copies of each other, however few there are. The interpreter lock is released meanwhile. Raises `ConfigError` (AHBM-C157) for a name that is missing or unknown, and for numbers that are
         out of range, do not divide each other as they must, or make too large a job.
         """
 

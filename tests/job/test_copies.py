@@ -15,6 +15,7 @@ from ahbm.config.topology import with_ranks
 from ahbm.errors import BudgetError
 from ahbm.job.replay import JobReport
 from ahbm.job.transformer import Transformer
+from ahbm.ranks.calls import kinds
 
 STEP = Transformer(
     layers=8, hidden=1024, sequence=128, tp=8, pp=4, dp=128, micro_batches=32, zero=1, sequence_parallel=True
@@ -44,6 +45,33 @@ def test_one_of_many_copies_is_replayed_and_all_are_counted(large: JobReport) ->
     assert calls["send_recv", 2] == 2 * 3 * 32 * 1024
     assert sum(calls.values()) == sum(call.copies for call in large.calls) == large.performed.count
     assert f"{large.performed.count} calls" in str(large)
+
+
+@pytest.mark.parametrize(
+    ("machine", "cut"),
+    [
+        ("dgx_h100", {"dp": 4, "tp": 2}),
+        ("h100_2_nodes", {"dp": 2, "tp": 4, "pp": 2, "micro_batches": 4, "zero": 1}),
+        # Trees tell three ranks apart: all ranks are replayed.
+        ("gb200_nvl72", {"dp": 3, "tp": 2}),
+        ("npu_mesh_8x8", {"dp": 4, "tp": 4}),
+    ],
+)
+def test_one_of_few_copies_tells_the_same_as_all_of_them(machine: str, cut: dict[str, int]) -> None:
+    step = Transformer(layers=4, hidden=512, sequence=128, **cut)
+    whole, thin = (run(step.workload(thin=thin), machine) for thin in (False, True))
+    for of in (
+        lambda report: (report.latency_ns, report.ranks, report.calibration, report.performed.count),
+        lambda report: [(row.collective, row.ranks, row.calls, row.bytes, row.time_ps) for row in report.rows()],
+        lambda report: (report.times_hash, report.shares(), report.topology),
+    ):
+        assert of(thin) == of(whole)
+
+
+def test_calls_are_counted_by_kind_as_their_records_say(large: JobReport) -> None:
+    report = run(Transformer(layers=2, hidden=512, sequence=128, dp=2, tp=2).workload(), "dgx_h100")
+    for each in (large, report):
+        assert list(each.performed.kinds().items()) == list(kinds(each.calls).items())
 
 
 def test_fewer_replicas_take_the_same_until_they_reduce(large: JobReport) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from math import isfinite
 from os.path import isfile
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ahbm.cli import progress
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
 from ahbm.cli.options import Json, Place, parse_ranks
@@ -113,7 +115,9 @@ def plan(
         price_per_hour=price_per_hour,
         store=store,
         jobs=processes,
+        progress=partial(progress.at, lines=True),
     )
+    progress.clear()
     if as_json:
         typer.echo(json.dumps({"model": values, **found.plain()} if scripted else found.plain()))
         return

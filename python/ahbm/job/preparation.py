@@ -17,7 +17,7 @@ from ahbm.config.rules import Place
 from ahbm.core.choice import ARGUMENT, CONFIGURED, DEFAULT, Choice
 from ahbm.core.limits import Places
 from ahbm.errors import AhbmError, ConfigError, Finding, Site, UnsupportedError
-from ahbm.ranks.calls import Alike, CallRecord, Ran, Row, summed, together
+from ahbm.ranks.calls import Alike, CallRecord, Kind, Ran, Row, summed, together
 from ahbm.source.algorithm import PADDED
 
 if TYPE_CHECKING:
@@ -268,6 +268,19 @@ class Performed:
         found: Counter[str] = Counter()
         for call, made in zip(self.calls, self.programs, strict=True):
             found[made.protocol] += call.copies
+        return found
+
+    def kinds(self) -> Counter[Kind]:
+        """How many calls have each kind, in the order of the first of each to start."""
+        alike: Counter[tuple[str, int]] = Counter()
+        made = {id(compiled): compiled for compiled in self.programs}
+        for call in self.order:
+            alike[self.calls[call].collective, id(self.programs[call])] += self.calls[call].copies
+        found: Counter[Kind] = Counter()
+        for (collective, compiled), count in alike.items():
+            request = made[compiled].request
+            kind = Kind(collective, made[compiled].algorithm, request.world_size, request.nbytes, made[compiled].knobs)
+            found[kind] += count
         return found
 
     @property

@@ -134,7 +134,7 @@ class JobReport(Run):
     @cached_property
     def calibration(self) -> tuple[str, ...]:
         """What is known of the error of a calibrated machine."""
-        return tuple(calibrated(self.calls, self.emulator.machine))
+        return tuple(calibrated(self.performed.kinds(), self.emulator.machine))
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
@@ -176,7 +176,7 @@ class JobReport(Run):
     @cached_property
     def times_hash(self) -> str:
         """16 hex digits; equal hashes are equal times of all nodes."""
-        return hashlib.sha256(b"".join(column.tobytes() for column in self.replayed.nodes)).hexdigest()[:16]
+        return hashlib.sha256(b"".join(column.tobytes() for column in self.replayed.every_node)).hexdigest()[:16]
 
     @cached_property
     def exposed(self) -> tuple[Exposed, ...]:
@@ -313,9 +313,16 @@ class JobReport(Run):
 
 
 def replay(
-    job: str | Path | Workload, name: str, setup: Setup, how: How = AS_IT_IS, chooser: AnySelector = None
+    job: str | Path | Workload,
+    name: str,
+    setup: Setup,
+    how: How = AS_IT_IS,
+    chooser: AnySelector = None,
+    *,
+    emulator: Emulator | None = None,
 ) -> JobReport:
     """Replays a job, or the one in a trace; rank r on SIP r. `chooser` may choose algorithms before anything else does.
+    emulator: that of `setup`, where there is one already, with the programs that it knows.
 
     Raises ConfigError, TopologyError, FormatError and UnsupportedError for what the trace lacks (AHBM-F136, F149, U231,
     U234), for what cannot be performed, DeadlockError, BudgetError.
@@ -323,7 +330,9 @@ def replay(
     from ahbm import __version__
 
     workload = job if isinstance(job, Workload) else read(job, how)
-    emulator = setup.sized(workload.ranks).emulator()
+    sized = setup.sized(workload.ranks)
+    if emulator is None or sized is not setup:
+        emulator = sized.emulator()
     if workload.ranks > emulator.machine.sips:
         what = f"{name} has {workload.ranks} ranks, the machine has {emulator.machine.sips} SIPs"
         raise ConfigError("AHBM-C120", what, hint=f"--ranks {workload.ranks} gives the machine as many")

@@ -101,8 +101,9 @@ class Transformer:
     bucket_bytes: int = 25 << 20
     """Gradients that are reduced together, at least; where parameters are sharded, it is a layer's."""
 
-    def workload(self, name: str = "step") -> Workload:
-        """The step as a job, which `.write(prefix)` makes a Chakra trace.
+    def workload(self, name: str = "step", *, thin: bool = False) -> Workload:
+        """The step as a job, which `.write(prefix)` makes a Chakra trace. thin: one of the ranks that are copies of
+        each other stands for all of them, as in a large job; no time is another.
 
         Raises ConfigError (AHBM-C157) for numbers that are out of range, do not divide each other as they must, or make
         too large a job.
@@ -137,7 +138,7 @@ class Transformer:
         if sizes["ffn"] >= 1 << 64:
             raise ConfigError("AHBM-C157", f"hidden is {self.hidden}: too wide")
         sizes["skew"] = round(100 * skew)
-        return Workload.transformer(name, sizes, (dtype, ELEMENTS[dtype].storage.itemsize), words)
+        return Workload.transformer(name, sizes, (dtype, ELEMENTS[dtype].storage.itemsize), words, thin=thin)
 
 
 def _is_count(value: Any) -> bool:

@@ -149,12 +149,13 @@ def search(
     executor: Executor | Callable[[], Executor] | None = None,
     jobs: int | None = None,
     exhaustive: bool = False,
+    progress: Callable[[str], None] | None = None,
 ) -> Found:
     """The quickest plans of `model` (fields of `Transformer`) on so many ranks of a machine.
 
     batch: sequences of a step, over all ranks; one for each rank without it. capacity: bytes of a rank, else those of
     the machine's memory. price_per_hour: of one rank. store, executor, jobs: as of `ahbm.sweep`. exhaustive: simulates
-    every plan that fits, whatever its bound.
+    every plan that fits, whatever its bound. progress: is told how far the search is.
 
     Raises ConfigError: AHBM-C157 where no plan divides ranks, batch and layers, or none fits; and what a machine that
     does not load raises.
@@ -186,6 +187,9 @@ def search(
                     done.append(replace(plan, time_ns=time_ns))
                 else:
                     failed[code] = None
+            if progress is not None and done:
+                found = min(plan.time_ns for plan in done)
+                progress(f"{len(done)} of {len(fit)} plans simulated; the quickest step takes {found / 1e9:.4g} s")
     done.sort(key=lambda plan: plan.time_ns)
     setup = Setup(topology, overrides=given)
     best = tuple(replace(plan, limits=_limits(plan, setup)) for plan in done[:BEST])
@@ -277,7 +281,7 @@ def _manifest(of: Transformer, folder: Path) -> Path:
 def _limits(plan: Plan, setup: Setup) -> str:
     from ahbm.job.options import OfJob
 
-    return replay(plan.step.workload(), "plan", setup, OfJob().how).shares()
+    return replay(plan.step.workload(thin=True), "plan", setup, OfJob().how).shares()
 
 
 def _gib(size: int) -> str:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from ahbm.base.collectives import COLLECTIVES
@@ -185,23 +184,34 @@ def _covered(spans: Iterable[tuple[int, int]]) -> int:
     return total
 
 
-def calibrated(calls: Iterable[CallRecord], machine: Machine) -> list[str]:
-    """What is known of the error of the times that calls take alone; nothing on machines that nothing was measured
-    for."""
+class Kind(NamedTuple):
+    """What calls have in common of which the error of a machine is one."""
+
+    collective: str
+    algorithm: str
+    ranks: int
+    bytes: int
+    knobs: str
+    """As `CallRecord.knobs`."""
+
+
+def kinds(calls: Iterable[CallRecord]) -> Counter[Kind]:
+    """How many calls have each kind, in the order of the first of each."""
+    found: Counter[Kind] = Counter()
+    for call in calls:
+        found[Kind(call.collective, call.algorithm, call.ranks, call.bytes, call.knobs)] += call.copies
+    return found
+
+
+def calibrated(counts: Mapping[Kind, int], machine: Machine) -> list[str]:
+    """What is known of the error of the times that so many calls of each kind take alone; nothing on machines that
+    nothing was measured for."""
     from ahbm.runs import bands
 
     if machine.bands is None:
         return []
-    note = cache(lambda *kind: bands.note_of(machine, *kind))
-    return bands.over(
-        (
-            bands.Noted(
-                "", number, note(call.collective, call.algorithm, call.ranks, call.bytes, call.knobs), call.copies
-            )
-            for number, call in enumerate(calls)
-        ),
-        "calls",
-    )
+    noted = ((number, bands.note_of(machine, *kind), count) for number, (kind, count) in enumerate(counts.items()))
+    return bands.over((bands.Noted("", number, note, count) for number, note, count in noted), "calls")
 
 
 def protocol_notes(protocols: Iterable[str]) -> list[str]:

@@ -24,7 +24,7 @@ from ahbm.core.spec import machine_name
 from ahbm.errors import AhbmError, TopologyError
 from ahbm.sweeps.space import Space, several_of
 from ahbm.table.cases import Case, Sweep
-from ahbm.table.kept import Keys
+from ahbm.table.kept import Keys, configured
 from ahbm.table.ladder import with_schedules
 from ahbm.table.processes import KEPT, Places
 from ahbm.table.running import outcome
@@ -134,6 +134,7 @@ class Cases:
             self._refuse_unknown_algorithms(number)
         self.count = first
         self._contents: OrderedDict[Hashable, str] = OrderedDict()
+        self._configured: OrderedDict[Hashable, list[object]] = OrderedDict()
         self._sweeps: OrderedDict[Hashable, tuple[Sweep, Emulator | AhbmError]] = OrderedDict()
         self._keys: OrderedDict[Hashable, tuple[Keys, list[tuple[int, Resized | None] | None]]] = OrderedDict()
 
@@ -194,10 +195,14 @@ class Cases:
         return Keys(sweep, algorithm, emulator), _sizes(sweep, algorithm, emulator)
 
     def _job(self, part: _Part, turn: Turn, job: str) -> Case:
-        content = _kept(self._contents, job, KEPT_KEYS, lambda: _content(job))
+        content: list[object] = [_kept(self._contents, job, KEPT_KEYS, lambda: _content(job))]
         found, emulator = _kept(
             self._sweeps, (turn.part, job, turn.machine), KEPT_KEYS, lambda: self._on(turn.part, turn.machine, job=job)
         )
+        if isinstance(emulator, Emulator):
+            on: Emulator = emulator
+            said = _kept(self._configured, (turn.part, turn.machine), KEPT_KEYS, lambda: configured(on))
+            content += said
         algorithm = found.algorithms[turn.algorithm] if found.algorithms else None
         return Case(found, algorithm, 0, None, 0, turn.at, Keys(found, algorithm, emulator, content).of(0, 0))
 

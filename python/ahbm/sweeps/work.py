@@ -223,7 +223,7 @@ def _row(state: _State, case: Case, here: Places) -> Row:
 def row(case: Case, places: Places) -> Row:
     """The row of a case; that of an error where it does not run. Raises InterruptedRun."""
     try:
-        return _measured(case, places) if case.sweep.job is None else _replayed(case)
+        return _measured(case, places) if case.sweep.job is None else _replayed(case, places)
     except InterruptedRun:
         raise
     except Exception as error:
@@ -255,12 +255,12 @@ def _measured(case: Case, places: Places) -> Row:
     return row_of(case, cell, lambda: places.emulator(case.sweep).machine)
 
 
-def _replayed(case: Case) -> Row:
-    found = outcome(lambda: _replay(case))
+def _replayed(case: Case, places: Places) -> Row:
+    found = outcome(lambda: _replay(case, places))
     return refusal(case, found.code, found.message) if isinstance(found, AhbmError) else found
 
 
-def _replay(case: Case) -> Row:
+def _replay(case: Case, places: Places) -> Row:
     from ahbm.job.options import OfJob
     from ahbm.job.replay import replay
     from ahbm.job.transformer import read_manifest, transformer_of
@@ -271,8 +271,8 @@ def _replay(case: Case) -> Row:
     of = OfJob(topology=sweep.topology, ccl=sweep.ccl, overrides=sweep.overrides, algorithm=by)
     target: str | Workload = job
     if job.endswith((".yaml", ".yml")):
-        target = transformer_of(read_manifest(job)).workload(plans.label(job))
-    found = replay(target, plans.label(job), of.setup(), of.how)
+        target = transformer_of(read_manifest(job)).workload(plans.label(job), thin=True)
+    found = replay(target, plans.label(job), of.setup(), of.how, emulator=places.emulator(sweep))
     values = dict.fromkeys(NAMES) | {
         "algorithm": case.algorithm or "-",
         "machine": sweep.machine,

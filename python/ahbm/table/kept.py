@@ -32,20 +32,18 @@ class Keys:
     """The keys of the cases of one sweep by one algorithm."""
 
     def __init__(
-        self, sweep: Sweep, algorithm: str | None, emulator: Emulator | AhbmError, content: str | None = None
+        self, sweep: Sweep, algorithm: str | None, emulator: Emulator | AhbmError, content: Sequence[object] = ()
     ) -> None:
-        """emulator: of the sweep, or why there is none. content: of a job, its digest."""
+        """emulator: of the sweep, or why there is none. content: of a job, what it is besides its machine."""
         kind = COLLECTIVES[sweep.collective]
         self._sweep, self._algorithm, self._emulator = sweep, algorithm, emulator
         self._known: dict[tuple[str, ...], str] = {}
         self._common: list[object] = [build(), sweep.collective, sweep.dtype, sweep.data, sweep.check, sweep.device]
         self._common += [sweep.op if kind.reduces else "", sweep.root if kind.rooted else 0, algorithm]
-        if isinstance(emulator, Emulator) and (algorithm is None or content is not None):
+        if isinstance(emulator, Emulator) and (algorithm is None or content):
             self._common += [contents(named) for named in emulator.ccl.selectors()]
-        if content is not None:
-            self._common += ["job", content]
-            if isinstance(emulator, Emulator):
-                self._common += [emulator.ccl.fingerprint, _all_contents(emulator)]
+        if content:
+            self._common += ["job", *content]
 
     def of(self, nbytes: int, seed: int) -> str:
         """The key of a case."""
@@ -83,15 +81,15 @@ def _imported(emulator: Emulator, algorithm: str | Algorithm) -> list[str]:
     return imported(getattr(emulator.algorithm(algorithm), "path", ""))
 
 
-def _all_contents(emulator: Emulator) -> list[object]:
-    """The contents of all configured algorithms: a job's calls may run any of them."""
+def configured(emulator: Emulator) -> list[object]:
+    """What ccl.yaml says, and the contents of all its algorithms: a job's calls may run any of them."""
     found: list[object] = []
     for name in emulator.ccl.algorithms:
         try:
             found.append([repr(emulator.algorithm(name).identity), *_imported(emulator, name)])
         except AhbmError as error:
             found.append([name, error.code, error.message])
-    return found
+    return [emulator.ccl.fingerprint, found]
 
 
 class Kept:

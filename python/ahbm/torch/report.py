@@ -17,7 +17,7 @@ from pathlib import Path
 from ahbm._core import write_job_timeline
 from ahbm.base.store import make_folders, store
 from ahbm.errors import AhbmError, ConfigError
-from ahbm.ranks.calls import CallRecord, calibrated, protocol_notes, rows, table
+from ahbm.ranks.calls import CallRecord, calibrated, kinds, protocol_notes, rows, table
 from ahbm.ranks.ledger import Ledger
 
 ENV = "AHBM_REPORT"
@@ -92,7 +92,7 @@ def text(ledger: Ledger) -> str:
     performed = calls(ledger)
     end_us = max((call.start_ns + call.latency_ns for call in performed), default=0.0) / 1000
     title = f"ahbm: {ledger.size} ranks on {machine.sips} SIPs in a {machine.topology}, {end_us:.2f} us simulated"
-    each = [*protocol_notes(call.protocol for call in performed), *calibrated(performed, machine)]
+    each = [*protocol_notes(call.protocol for call in performed), *calibrated(kinds(performed), machine)]
     notes = [f"note: {note}" for note in each]
     return "\n".join([title, *table(rows(performed, ledger.emulator.limits)), *notes])
 

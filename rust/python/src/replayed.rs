@@ -12,7 +12,7 @@ use ahbm_program::marks::Region;
 use ahbm_views::timeline_file::Format;
 use ahbm_views::tracks::Tracks;
 use ahbm_wire::store::{Output, store};
-use ahbm_workload::{Linked, Work};
+use ahbm_workload::{LARGE, Linked, Work};
 use numpy::{Element, PyArray1};
 use pyo3::prelude::*;
 use std::collections::BTreeMap;
@@ -136,34 +136,18 @@ impl Replayed {
         (0..self.job.launches() as u32).map(of).collect()
     }
 
-    /// Every node of ranks that are copies of none, in the order of ranks and ids, as columns: rank, id, start and end, and 0 for a computation, 1 for a
-    /// call, 2 for a send, 3 for a receive, 4 for memory, 5 for others.
+    /// Every node of ranks that are copies of none, in the order of ranks and ids, as columns: rank, id, start and end, and
+    /// 0 for a computation, 1 for a call, 2 for a send, 3 for a receive, 4 for memory, 5 for others.
     #[getter]
-    #[allow(clippy::type_complexity)] // A tuple in Python.
-    fn nodes<'py>(
-        &self,
-        py: Python<'py>,
-    ) -> (Column<'py, u32>, Column<'py, u64>, Column<'py, u64>, Column<'py, u64>, Column<'py, u8>) {
-        let kind = |work: &Work| match work {
-            Work::Compute(_) => 0,
-            Work::Call(_) => 1,
-            Work::Send(_) => 2,
-            Work::Recv(_) => 3,
-            Work::Memory { .. } => 4,
-            Work::Nothing | Work::Part(_) => 5,
-        };
-        let workload = &self.job.workload;
-        let ranks = || (0..workload.ranks.len() as u32).filter(|rank| self.job.leads(*rank));
-        let graphs = || ranks().map(|rank| (rank, workload.graph(rank)));
-        let nodes = || graphs().flat_map(|(_, graph)| graph.nodes());
-        let times = &self.found.times.nodes;
-        (
-            column(py, graphs().flat_map(|(rank, graph)| std::iter::repeat_n(rank, graph.nodes().len()))),
-            column(py, nodes().map(|node| node.id)),
-            column(py, times.iter().map(|span| span.start)),
-            column(py, times.iter().map(|span| span.end)),
-            column(py, nodes().map(|node| kind(&node.work))),
-        )
+    fn nodes<'py>(&self, py: Python<'py>) -> Nodes<'py> {
+        self.columns(py, |rank| self.job.leads(rank))
+    }
+
+    /// The same of every rank, which has the times of the one that it is a copy of; as `nodes` for a job of more nodes
+    /// than are ever kept for every rank.
+    #[getter]
+    fn every_node<'py>(&self, py: Python<'py>) -> Nodes<'py> {
+        self.columns(py, |rank| self.job.workload.nodes() <= LARGE || self.job.leads(rank))
     }
 
     /// Whether it has computations that state no duration, which take what the machine computes at.
@@ -248,7 +232,37 @@ impl Replayed {
     }
 }
 
+/// Columns of nodes, as [`Replayed::nodes`] has them.
+type Nodes<'py> = (Column<'py, u32>, Column<'py, u64>, Column<'py, u64>, Column<'py, u64>, Column<'py, u8>);
+
 impl Replayed {
+    fn columns<'py>(&self, py: Python<'py>, which: impl Fn(u32) -> bool) -> Nodes<'py> {
+        let kind = |work: &Work| match work {
+            Work::Compute(_) => 0,
+            Work::Call(_) => 1,
+            Work::Send(_) => 2,
+            Work::Recv(_) => 3,
+            Work::Memory { .. } => 4,
+            Work::Nothing | Work::Part(_) => 5,
+        };
+        let workload = &self.job.workload;
+        let graphs = || (0..workload.ranks.len() as u32).filter(|rank| which(*rank)).map(|r| (r, workload.graph(r)));
+        let nodes = || graphs().flat_map(|(_, graph)| graph.nodes());
+        let times = || {
+            graphs().flat_map(|(rank, graph)| {
+                let first = self.job.place(rank, 0) as usize;
+                &self.found.times.nodes[first..first + graph.nodes().len()]
+            })
+        };
+        (
+            column(py, graphs().flat_map(|(rank, graph)| std::iter::repeat_n(rank, graph.nodes().len()))),
+            column(py, nodes().map(|node| node.id)),
+            column(py, times().map(|span| span.start)),
+            column(py, times().map(|span| span.end)),
+            column(py, nodes().map(|node| kind(&node.work))),
+        )
+    }
+
     /// The replay of all ranks; `AHBM-B127` where only one of those that are copies of each other is there.
     fn with<R>(&self, of: impl FnOnce(&Replay<'_>) -> R) -> Result<R, Diagnostic> {
         if let Some(copies) = self.job.copies {

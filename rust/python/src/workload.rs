@@ -111,20 +111,24 @@ impl Workload {
 
     /// One training step of a transformer; `ahbm.job.transformer.Transformer` says what the numbers mean.
     ///
-    /// `sizes` has each of them by name, `dtype` is a name and its bytes, `words` has the others. The interpreter lock is
-    /// released meanwhile. Raises `ConfigError` (AHBM-C157) for a name that is missing or unknown, and for numbers that are
+    /// `sizes` has each of them by name, `dtype` is a name and its bytes, `words` has the others. thin: one rank of those
+    /// that are copies of each other, however few there are. The interpreter lock is released meanwhile. Raises `ConfigError` (AHBM-C157) for a name that is missing or unknown, and for numbers that are
     /// out of range, do not divide each other as they must, or make too large a job.
     #[staticmethod]
+    #[pyo3(signature = (name, sizes, dtype, words, *, thin=false),
+           text_signature = "(name, sizes, dtype, words, *, thin=False)")]
     fn transformer(
         py: Python<'_>,
         name: &str,
         sizes: HashMap<String, u64>,
         dtype: (String, u64),
         words: HashMap<String, String>,
+        thin: bool,
     ) -> PyResult<Self> {
         let wrong = |what: String| errors::raise_one(py, Diagnostic::new("AHBM-C157", what));
         let transformer = steps::transformer(sizes, dtype, &words).map_err(wrong)?;
-        interruptible(py, || Linked::sized(transformer.workload(name)?)).map(Self::of)
+        let linked = |job| if thin { Linked::thin(job) } else { Linked::sized(job) };
+        interruptible(py, || linked(transformer.workload(name)?)).map(Self::of)
     }
 
     /// Chunks of layers of stage `stage` of `stages` whose activations are kept at most, of a schedule of
