@@ -12,7 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from ahbm.cli import app
-from ahbm.errors import ConfigError
+from ahbm.errors import AhbmError, ConfigError
 from support.commands import commands, run
 
 LETTERS = {
@@ -110,6 +110,29 @@ def test_a_refusal_names_options_as_they_were_typed(given: list[str], named: str
     done = CliRunner().invoke(app, given)
     assert isinstance(done.exception, ConfigError) and done.exception.code == "AHBM-C146"
     assert named in done.exception.message
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "hint"),
+    [
+        (["run", "ring_allreduce"], "AHBM-C144", "all_reduce -a ring_allreduce"),
+        (["explain", "tree_allreduce"], "AHBM-C144", "all_reduce -a tree_allreduce"),
+        (["bench", "my_allreduce"], "AHBM-C105", "all_reduce -a my_allreduce"),
+        (["ladder", "nccl_ring_reduce_scatter"], "AHBM-C105", "reduce_scatter -a nccl_ring_reduce_scatter"),
+        (["bench", "AllReduce"], "AHBM-C105", "did you mean all_reduce"),
+        (["bench", "redcue_scatter"], "AHBM-C105", "did you mean reduce_scatter"),
+        (["run", "all_reduce", "-a", "all_reduce"], "AHBM-C110", "a collective is no algorithm"),
+        (["run", "all_reduce", "-a", "ring"], "AHBM-C110", "ring_allreduce or"),
+        (["run", "all_reduce", "-t", "h200"], "AHBM-T101", "did you mean dgx_h200"),
+        (["check", "ring_allreduce"], "AHBM-C170", "ahbm check -a ring_allreduce"),
+        (["check", "all_reduce"], "AHBM-C170", "ahbm check -a NAME"),
+        (["compare", "ring_allreduce", "tree_allreduce"], "AHBM-C160", "ahbm compare all_reduce -a A -a B"),
+    ],
+)
+def test_a_name_of_another_kind_is_told_where_it_belongs(given: list[str], code: str, hint: str) -> None:
+    done = CliRunner().invoke(app, given)
+    assert isinstance(done.exception, AhbmError) and done.exception.code == code
+    assert hint in (done.exception.hint or "")
 
 
 def test_every_command_prints_json() -> None:

@@ -6,6 +6,7 @@ per rank, chunk j at [j * n, (j + 1) * n); the others on n.
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import NamedTuple
 
 from ahbm._core import collectives
@@ -51,4 +52,18 @@ def require_collective(collective: str, hint: str | None = None) -> None:
     """Raises ConfigError (AHBM-C105) for what is no collective."""
     if collective not in COLLECTIVES:
         message = f"unknown collective {collective!r}"
-        raise ConfigError("AHBM-C105", message, hint=hint or did_you_mean(collective, COLLECTIVES))
+        raise ConfigError("AHBM-C105", message, hint=hint or meant(collective))
+
+
+def meant(name: str) -> str:
+    """A hint for what is no collective: a misspelt one, or an algorithm, whose name often has that of its collective."""
+    plain = _plain(name)
+    by_length = sorted(COLLECTIVES, key=len, reverse=True)
+    inside = next((each for each in by_length if _plain(each) in plain), None)
+    if inside is None or get_close_matches(plain, map(_plain, COLLECTIVES), cutoff=0.92):
+        return did_you_mean(plain, COLLECTIVES)
+    return f"an algorithm is named with -a: {inside} -a {name[:40]}"
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").replace("-", "").lower()

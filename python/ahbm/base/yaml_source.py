@@ -101,7 +101,9 @@ def scalar_text(value: Any) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint for a misspelt word: the nearest known ones, else all of them."""
+    """A hint for a misspelt word: the nearest known ones, else those that it is a part of, else all of them."""
     names = sorted(known)
     near = difflib.get_close_matches(word, names, n=3, cutoff=0.6)
+    if not near and len(word) > 2:
+        near = sorted((name for name in names if word.lower() in name.lower()), key=len)[:5]
     return f"did you mean {' or '.join(near)}?" if near else f"one of {', '.join(names)}"

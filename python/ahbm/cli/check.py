@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from os.path import exists
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -98,6 +99,8 @@ def check(
             "AHBM-C170", "give either files or --algorithm", hint="ahbm check plan.xml, or ahbm check -a ring_allreduce"
         )
 
+    for name in files or ():
+        _refuse_name(name)
     if algorithms:
         refuse_given(context, "-a names kernels", OF_FILES)
     else:
@@ -156,6 +159,25 @@ def check(
 OF_FILES = ("slots", "quirks", "lenient", "limits", "program", "frontend", "orders", "calls", "groups")
 OF_KERNELS = ("collective", "checks", "size", "root", "identical")
 OF_JOBS = ("topologies", "ranks", "settings", "ccl", "dtype", "op", "groups")
+
+
+def _refuse_name(file: str) -> None:
+    """Raises ConfigError (AHBM-C170) for the name of an algorithm or a collective, where files are asked for."""
+    from ahbm.base.collectives import COLLECTIVES
+    from ahbm.source.located import available
+
+    if exists(file):
+        return
+    if file in COLLECTIVES:
+        what, hint = (
+            "a collective",
+            "what performs it is checked: ahbm check -a NAME; ahbm list algorithms has the names",
+        )
+    elif file in available():
+        what, hint = "an algorithm", f"ahbm check -a {file}"
+    else:
+        return
+    raise ConfigError("AHBM-C170", f"{file} is {what} and no file", hint=hint)
 
 
 def _jobs_and_files(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
+from os.path import exists
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -69,6 +70,9 @@ def compare(
     if is_trace(before) or is_trace(after):
         _operations(context, before, after, swept, as_json)
         return
+    if not any(exists(name) or PurePath(name).suffix for name in (before, after)):
+        what = f"there is neither a file {before} nor one {after}"
+        raise ConfigError("AHBM-C160", what, hint="two algorithms are named with -a: ahbm compare all_reduce -a A -a B")
     files = ("before", "after", "as_gate", "as_json")
     refuse_given(context, "files are compared as they are", [name for name in context.params if name not in files])
     before_why, after_why = c.explanation(before), c.explanation(after)

@@ -324,13 +324,12 @@ def _as_main(script: Path, args: Sequence[str]) -> Iterator[Callable[[], object]
     """Lets `script` run as `python script args` would."""
     import runpy
 
-    from ahbm.base.collectives import COLLECTIVES
-    from ahbm.base.yaml_source import did_you_mean
+    from ahbm.base.collectives import meant
     from ahbm.dsl.script import as_main
 
     if not isfile(script):
-        known = did_you_mean(str(script), COLLECTIVES)
-        raise ConfigError("AHBM-C144", f"{script} is no collective, no plan, and there is no such script", hint=known)
+        what = f"{script} is no collective, no plan, and there is no such script"
+        raise ConfigError("AHBM-C144", what, hint=meant(str(script)))
     if script.suffix != ".py" and not _is_python(script):
         raise ConfigError(
             "AHBM-C144", f"{script} is no collective, no plan and no Python script", hint="a script's name ends in .py"

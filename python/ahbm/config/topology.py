@@ -248,7 +248,7 @@ def _find(asked: str | Path | None) -> Path:
         return Path(text)
     raise TopologyError(
         "AHBM-T101",
-        f"unknown topology {text!r}: neither a path nor one of {', '.join([DEFAULT, *names()])}",
+        f"unknown topology {text!r}: no file, and none that is packaged",
         hint=did_you_mean(text, [DEFAULT, *names(), *NETWORKS]),
     )
 

@@ -12,9 +12,8 @@ from typing import Any
 
 from ahbm._core import Workload, is_pytorch_trace, trace_sort
 from ahbm.base.arguments import checked
-from ahbm.base.collectives import COLLECTIVES
+from ahbm.base.collectives import COLLECTIVES, meant
 from ahbm.base.load import is_prefix
-from ahbm.base.yaml_source import did_you_mean
 from ahbm.config.reading import PLAIN, Reading
 from ahbm.core.spec import Spec
 from ahbm.dsl.script import Script
@@ -61,8 +60,7 @@ def open_(target: str | Path | Workload | Report | Spec, **options: Any) -> Targ
         case "plan":
             return plan_of(name, {key: value for key, value in said.items() if key not in OF_FILES})
     refuse_kernel(name)
-    hint = did_you_mean(name, COLLECTIVES)
-    raise ConfigError("AHBM-C144", f"{name} is no collective, no plan and no job", hint=hint)
+    raise ConfigError("AHBM-C144", f"{name} is no collective, no plan and no job", hint=meant(name))
 
 
 def refuse_reading(name: str, said: Mapping[str, Any]) -> None:

@@ -12,6 +12,7 @@ from os.path import isfile
 from pathlib import Path, PurePath
 
 from ahbm.base import packaged
+from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.load import parse_python
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.config.settings import Settings
@@ -65,7 +66,8 @@ def _missing(settings: Settings, module: str, why: str) -> ConfigError:
     named = module != settings.algorithm
     if "." not in module.strip("."):
         message = f"there is no algorithm {settings.algorithm!r}" + (f" (module {module})" if named else "")
-        hint = did_you_mean(module, available()) + "; a path must end in .py"
+        hint = "a collective is no algorithm; " if module in COLLECTIVES else ""
+        hint += did_you_mean(module, available()) + "; a path must end in .py"
     else:
         message = f"the module {module} of algorithm {settings.algorithm!r} cannot be imported: {why}"
         package = module.partition(".")[0]
