@@ -56,7 +56,7 @@ def require_collective(collective: str, hint: str | None = None) -> None:
 
 
 def meant(name: str) -> str:
-    """A hint for what is no collective: a misspelt one, or an algorithm, whose name often has that of its collective."""
+    """A hint for what is no collective: a misspelt one, or an algorithm, whose name often has its collective in it."""
     plain = _plain(name)
     by_length = sorted(COLLECTIVES, key=len, reverse=True)
     inside = next((each for each in by_length if _plain(each) in plain), None)
