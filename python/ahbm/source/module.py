@@ -11,7 +11,7 @@ import inspect
 import sys
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -222,8 +222,12 @@ class ModuleAlgorithm:
             )
         return None
 
+    @cached_property
+    def _signature(self) -> inspect.Signature:
+        return inspect.signature(self.kernel)
+
     def _check_arity(self, args: tuple[object, ...]) -> None:
-        signature = inspect.signature(self.kernel)
+        signature = self._signature
         given = 1 + len(args) + len(SIP_ARGUMENTS)
         try:
             signature.bind(*range(given), tl=None)
