@@ -13,7 +13,7 @@ import pytest
 import ahbm
 from ahbm import DPPolicy, Report
 from ahbm.base.collectives import BITWISE, COLLECTIVES
-from ahbm.base.elements import ELEMENTS
+from ahbm.base.elements import ELEMENTS, Element
 from ahbm.base.request import Request
 from ahbm.check import reference
 from ahbm.check.reference import Reference, inputs
@@ -291,6 +291,24 @@ def check_exact(op: str, name: str, parties: int, mode: str) -> None:
     if mode == "integers" and op in ("sum", "avg") and (task.element.is_float or op == "avg"):
         magnitude = sum(np.abs(task.element.decode(array).astype(np.float64)) for array in given)
         assert (magnitude <= task.element.exact).all()
+
+
+@pytest.mark.parametrize("collective", ["all_gather", "all_to_all", "broadcast"])
+def test_what_is_copied_is_compared_as_it_is_stored(collective: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers of all ranks for each element of each rank would be a cube of the ranks."""
+    task = Request(collective, range(64), 3, "f16")
+    given = inputs(task, "integers", 0)
+    right = [reference.Reference(task, given, exact=True)._moved(rank, slice(0, task.size)) for rank in range(64)]
+    decoded: list[int] = []
+    decode = Element.decode
+    monkeypatch.setattr(Element, "decode", lambda self, stored: decoded.append(stored.size) or decode(self, stored))
+    found = Reference(task, given, exact=True)
+    assert not any(len(found.wrong(rank, result)) for rank, result in enumerate(right))
+    assert not decoded
+    right[5] = right[5].copy()
+    right[5][-1] += 1
+    assert found.wrong(5, right[5]).tolist() == [task.size - 1]
+    assert sum(decoded) == 2 * task.size
 
 
 def test_bf16_round_trip() -> None:

@@ -38,14 +38,14 @@ class Reference:
 
     def expected(self, party: int) -> NDArray[Any]:
         """The numbers (decoded) that must stand in `request.part(party)`."""
-        return self._wanted(party, self._request.part(party))
+        part = self._request.part(party)
+        return self._total[part] if self._request.reduces else self._request.element.decode(self._moved(party, part))
 
-    def _wanted(self, party: int, part: slice) -> NDArray[Any]:
-        if self._request.reduces:
-            return self._total[part]
-        wanted = self._decoded(party)[part].copy()
+    def _moved(self, party: int, part: slice) -> NDArray[Any]:
+        """The stored elements of a collective that reduces nothing."""
+        wanted = self._inputs[party][part].copy()
         for start, stop, ((whose, at),) in self._request.expected(party):
-            wanted[start - part.start : stop - part.start] = self._decoded(whose)[at : at + stop - start]
+            wanted[start - part.start : stop - part.start] = self._inputs[whose][at : at + stop - start]
         return wanted
 
     def wrong(self, party: int, result: NDArray[Any]) -> NDArray[np.intp]:
@@ -55,11 +55,15 @@ class Reference:
         reduction of m numbers is bounded by m * epsilon * the sum of their magnitudes, whatever their order.
         """
         request, part = self._request, self._request.part(party)
-        if self._stored is not None and result.dtype == self._stored.dtype:
+        stored = None if self._stored is None else self._stored[part]
+        if not request.reduces:
+            stored = self._moved(party, part)
+        if stored is not None and result.dtype == stored.dtype:
             as_bits = f"u{result.dtype.itemsize}"
-            if np.array_equal(result[part].view(as_bits), self._stored[part].view(as_bits)):
+            if np.array_equal(result[part].view(as_bits), stored.view(as_bits)):
                 return np.empty(0, np.intp)
-        want, got = self._wanted(party, part), request.element.decode(result[part])
+        want = self._total[part] if stored is None or request.reduces else request.element.decode(stored)
+        got = request.element.decode(result[part])
         if request.shares is not None:
             counts = np.zeros(len(want), np.bool_)
             for start, stop, _ in request.expected(party):
