@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 import ahbm
-from ahbm.calibrate import calibration, keys, templates, written
+from ahbm.calibrate import calibration, constants, keys, templates, written
 from ahbm.calibrate.calibration import Calibrated, calibrate
 from ahbm.calibrate.cleaning import cleaned
 from ahbm.calibrate.tables import Row, Table
@@ -190,7 +190,7 @@ def among_nodes(most: int) -> dict[str, Any]:
         for name, (step, gbs) in numbers.items()
     }
     tree["protocols"]["ll"] |= {"ramp_bytes": 100_000, "slice_bytes": written.SLICE}
-    return tree | {"launch": {"overhead_ns": 1000 * templates.LAUNCH_US}}
+    return tree | {"launch": {"overhead_ns": 1000 * constants.steps().launch}}
 
 
 @pytest.mark.slow

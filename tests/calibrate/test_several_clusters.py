@@ -26,16 +26,36 @@ def _cluster(host_us: float, sizes: list[int] = SIZES) -> Table:
 
 def test_hosts_differ_more_than_wires() -> None:
     us = np.array([row.us for row in _cluster(20.0).rows])
-    away = clusters.others(us, False)
-    assert away[0] > 5 * away[-1] and (np.diff(away) <= 1e-12).all()
-    assert (clusters.others(us, True) > away).all()
+    sizes = np.array(SIZES, np.float64)
+    away = clusters.others(sizes, us, False)
+    assert away[0] > 5 * away[-1] and (np.diff(away) < 2e-3).all()
+    assert (clusters.others(sizes, us, True) > away).all()
 
 
-def test_what_a_host_adds_is_less_of_a_longer_time() -> None:
-    us = np.array([10.0, 20.0, 40.0])
-    host, _, wire = clusters.parts(us, False)
-    assert host * us == pytest.approx(host[0] * us[0])
-    assert (wire == wire[0]).all()
+def test_a_host_adds_to_a_time_and_bytes_take_what_is_in_proportion_to_them() -> None:
+    sizes = np.array([1.0, 1000.0, 1e6])
+    host, wire = clusters.Parts.of(sizes, np.array([10.0, 20.0, 1010.0]), False)
+    assert host == pytest.approx([10.0, 10.0, 10.0])
+    assert wire == pytest.approx([0.0, 1.0, 1000.0])
+
+
+def test_between_nodes_longer_calls_have_longer_latencies() -> None:
+    sizes = np.array([1.0, 1e6, 1e8, 1e9])
+    us = np.array([10.0, 30.0, 1000.0, 9910.0])
+    host, wire = clusters.Parts.of(sizes, us, True)
+    assert host[0] == 10.0 and host[1] == pytest.approx(30.0 - wire[1]) and host[2] < 6 * host[0]
+    assert (host + wire <= us * (1 + 1e-12)).all()
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_two_rows_tell_the_latency_and_the_rate_of_a_cluster(several: bool) -> None:
+    sizes = np.array([float(1 << at) for at in range(6, 34, 2)])
+    us = 30.0 + sizes / 1e5
+    host, wire = clusters.Parts.of(sizes, us, several)
+    true = us + host + 0.2 * wire
+    found = clusters.own(sizes, us, several, [1, 13], true[[1, 13]] / us[[1, 13]])
+    assert us * found.factor == pytest.approx(true, rel=0.1)
+    assert (found.deviation < clusters.others(sizes, us, several) + 0.03).all()
 
 
 def test_the_middle_is_between_clusters_and_the_same_in_any_order() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ahbm.calibrate import fit, uncertainty
+from ahbm.calibrate import constants, fit, uncertainty
 from ahbm.calibrate.laws import FREE, PLAIN, Law, ProtocolLaw, Rows, Shape
 
 EXACT = Law(Shape(((PLAIN, FREE),)), 0.0, (ProtocolLaw(0.6, 1.1), ProtocolLaw(0.9, 370.0, 2e6, 0.6)))
@@ -44,7 +44,7 @@ def test_numbers_that_rows_tell_are_as_found() -> None:
 
 def test_a_step_that_no_row_tells_is_a_known_one() -> None:
     law = Law(Shape(((PLAIN,),)), 0.0, (ProtocolLaw(0.05, 370.0),))
-    assert fit.chosen(rows(law, range(29, 35), noise=0.02)).protocols[0].step_us == uncertainty.STEP_US
+    assert fit.chosen(rows(law, range(29, 35), noise=0.02)).protocols[0].step_us == constants.steps().inside
 
 
 def test_a_number_that_is_kept_has_no_error_and_stays() -> None:

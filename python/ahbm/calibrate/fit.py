@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ahbm.calibrate import uncertainty
+from ahbm.calibrate import constants, uncertainty
 from ahbm.calibrate.laws import BOUNDS, FREE, PLAIN, RAMPED, Law, Rows, Shape, Term, decoded, encoded
 from ahbm.calibrate.search import library, losses, searched
 from ahbm.calibrate.tables import Floats
@@ -15,9 +15,6 @@ from ahbm.errors import ConfigError
 
 STARTS, FEW_STARTS = 256, 12
 """Starts of a fit, and of one that only compares shapes."""
-START = 4.0
-"""Steps of a message between nodes that a fit starts from: NCCL's, src/graph/tuning.cc (0.6 us over NVLink, 2.7 us over
-a network with LL)."""
 MOST = 9
 """Free parameters of a fit."""
 NEARER = 3
@@ -301,8 +298,9 @@ def _starts(terms: Sequence[Term], rows: Rows, shared: Sequence[str], count: int
     fixed, steps, volume, crossings = (
         np.take_along_axis(values, used[None], 0)[0] for values in (rows.fixed, rows.steps, rows.volume, rows.crossings)
     )
+    start = constants.steps().ring / constants.steps().inside
     if "nic_steps" in shared:
-        steps = steps + (START - 1) * crossings
+        steps = steps + (start - 1) * crossings
     n, us, steps, volume = (values[by_size] for values in (rows.n, rows.us - fixed, steps, volume))
     us = np.maximum(us, 1e-3)
     for number in range(count if len(terms) > 1 or terms[0].exponent else 4):
@@ -311,7 +309,7 @@ def _starts(terms: Sequence[Term], rows: Rows, shared: Sequence[str], count: int
         if number:
             places = np.sort(drawn.uniform(0, len(n) - 1, len(terms)))
             places[-1] = len(n) - 1
-        point = [float(np.log({"launch_us": 0.5 * us.min(), "nic_steps": START}[field])) for field in shared]
+        point = [float(np.log({"launch_us": 0.5 * us.min(), "nic_steps": start}[field])) for field in shared]
         for position, (place, term) in enumerate(zip(places, terms, strict=True)):
             at = round(float(place))
             part = 0.5 if number == 0 else float(drawn.uniform(0.2, 0.9))

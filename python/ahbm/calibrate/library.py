@@ -71,7 +71,10 @@ class Others:
         small = rows.at(np.array([np.abs(rows.n - SMALL).argmin()]))
         of = law.protocols[int(law.used(small)[0])]
         self._floor = float(law.us(small)[0] - of.wire_us(small, small.volume[0])[0])
-        self._most = max(each.gbs for each in law.protocols)
+        # A bandwidth that grows with the size is not reached at the rows.
+        last = rows.at(np.array([rows.n.argmax()]))
+        wire = law.protocols[int(law.used(last)[0])].wire_us(last, 1.0) * last.us / law.us(last)
+        self._most = float((last.n / (1000 * wire))[0])
 
     def protocols(self, collectives: Sequence[str]) -> dict[str, dict[str, Any]]:
         """The section `protocols` of all_gather, reduce_scatter and all_to_all, as far as these are asked for."""
@@ -98,7 +101,7 @@ class Others:
         keys: dict[str, Any] = {"step_ns": round(1000 * step, 3)}
         keys["max_gbs"] = _rounded((MESH_SHARE if mesh else GROUP_SHARE) * self._inside_gbs())
         if self._table.nodes > 1:
-            keys["nic_gbs"] = _rounded(NIC_SHARE * float(self._sips["nodes"]["nic_gbs"]))
+            keys["nic_gbs"] = _rounded(self._ring_gbs() / int(self._sips["nodes"]["size"]))
         return keys | {"algorithms": [GROUPED]}
 
     def _ring(self) -> dict[str, tuple[float, float]]:

@@ -7,6 +7,7 @@ from functools import cache
 
 import numpy as np
 
+from ahbm.calibrate import constants
 from ahbm.calibrate.laws import BOUNDS, Rows, Term, columns
 from ahbm.calibrate.tables import Floats
 
@@ -15,9 +16,9 @@ SCALE = 0.05
 WEAK = 0.01
 """Weight of what is supposed before anything is measured, in a residual of one unit of a logarithm."""
 ROUNDS = 60
-STEP_US, NIC_STEPS, SURE = 0.6, 5.0 / 0.6, 0.3
-"""A step of a tree in LL over NVLink, how many of them one between nodes takes (NVIDIA/nccl, src/graph/tuning.cc), and
-the standard deviation of both logarithms among machines."""
+SURE = 0.3
+"""Standard deviation among machines of the logarithms of a tree's step inside a node, and of how many of them one between
+nodes takes."""
 LEAST_US = 1e-9
 
 
@@ -104,7 +105,8 @@ def library(terms: Sequence[Term], shared: Sequence[str]) -> tuple[Floats, Float
     known = np.full(len(shared) + sum(term.free for term in terms), np.nan)
     # Where algorithms are told apart, the rings of many ranks have the steps of the first.
     if any(term.way is not None for term in terms):
-        known[[shared.index("nic_steps"), places[0][0]]] = np.log([NIC_STEPS, STEP_US])
+        nccl = constants.steps()
+        known[[shared.index("nic_steps"), places[0][0]]] = np.log([nccl.tree / nccl.inside, nccl.inside])
     return known, np.where(np.isnan(known), SCALE * WEAK**2, (SCALE / SURE) ** 2)
 
 
