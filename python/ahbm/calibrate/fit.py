@@ -129,8 +129,8 @@ def _refined(law: Law, rows: Rows, kept: Sequence[int] = ()) -> Law:
         one = replace(law, shape=Shape((terms,)), protocols=law.protocols[at : at + len(terms)])
         point = encoded(one, rows.shared)[None]
         stay = [place - before for place in kept if 0 <= place - before < point.size]
-        for _ in range(NEARER if len(stay) < point.size else 0):
-            point, _ = searched(terms, rows, (part == number)[None].astype(np.float64), point, point, stay)
+        if len(stay) < point.size:
+            point = _nearer(terms, rows, (part == number)[None].astype(np.float64), point, stay)
         protocols = (*found.protocols[:at], *decoded(terms, point[0], rows.shared), *found.protocols[at + len(terms) :])
         values = {field: float(np.exp(point[0, place])) for place, field in enumerate(rows.shared)}
         found = replace(found, protocols=protocols).with_shared(values)
@@ -259,18 +259,24 @@ def _least(terms: Sequence[Term], rows: Rows, weights: Floats, count: int) -> li
     known, prior = library(terms, rows.shared)
     supposed = np.where(np.isnan(known), np.array([each[0] for each in starts for _ in each]), known)
     found, losses = searched(terms, rows, weights[of], points, supposed, prior=prior)
-    best: list[Fit | None] = []
-    for number in range(len(weights)):
-        mine = np.flatnonzero(of == number)
-        if not len(mine):
-            best.append(None)
-            continue
-        at = mine[np.argmin(losses[mine])]
-        # What was supposed draws the search; from where that ends, nothing draws it back.
-        for _ in range(NEARER):
-            found[[at]], _ = searched(terms, rows, weights[[number]], found[[at]], found[[at]])
-        best.append((float(losses[at]), _decoded(terms, found[at], rows.shared)))
-    return best
+    numbers = np.unique(of)
+    best = [mine[np.argmin(losses[mine])] for mine in (np.flatnonzero(of == number) for number in numbers)]
+    nearest = _nearer(terms, rows, weights[numbers], found[best])
+    fits: list[Fit | None] = [None] * len(weights)
+    for number, at, point in zip(numbers.tolist(), best, nearest, strict=True):
+        fits[number] = float(losses[at]), _decoded(terms, point, rows.shared)
+    return fits
+
+
+def _nearer(terms: Sequence[Term], rows: Rows, weights: Floats, points: Floats, kept: Sequence[int] = ()) -> Floats:
+    """The points to which fits come from where a search has ended: what was supposed drew that one, and nothing draws
+    these back. Parameters that are `kept` stay."""
+    for _ in range(NEARER):
+        nearer, _ = searched(terms, rows, weights, points, points, kept)
+        if np.array_equal(nearer, points):
+            break
+        points = nearer
+    return points
 
 
 def _decoded(terms: Sequence[Term], point: Floats, shared: Sequence[str]) -> Law:
