@@ -11,7 +11,7 @@ from ahbm.calibrate.calibration import Calibrated, calibrate
 from ahbm.calibrate.library import GROUPED, PAIRWISE, generation, without_protocol
 from ahbm.calibrate.tables import Row, Table
 
-SIZES = [1 << at for at in range(8, 33, 2)]
+SIZES = [1 << at for at in range(8, 33, 3)]
 
 
 def _table(us: dict[int, float], accelerator: str = "B200", collective: str = "all_reduce", nodes: int = 1) -> Table:

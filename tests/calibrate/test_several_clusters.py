@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,13 +10,13 @@ import numpy as np
 import pytest
 
 from ahbm.calibrate import clusters, own, written
-from ahbm.calibrate.calibration import calibrate
+from ahbm.calibrate.calibration import Calibrated, calibrate
 from ahbm.calibrate.tables import Row, Table
 from ahbm.config.topology import load_machine
 from ahbm.errors import ConfigError
 from ahbm.runs import bands
 
-SIZES = [1 << at for at in range(8, 33, 2)]
+SIZES = [1 << at for at in range(10, 31, 3)]
 
 
 def _cluster(host_us: float, sizes: list[int] = SIZES) -> Table:
@@ -61,7 +62,7 @@ def test_two_rows_tell_the_latency_and_the_rate_of_a_cluster(several: bool) -> N
 def test_the_middle_is_between_clusters_and_the_same_in_any_order() -> None:
     one, other = _cluster(10.0), _cluster(40.0, SIZES[2:])
     middle = clusters.middle([one, other])
-    assert [row.us for row in middle.rows][:3] == pytest.approx([20.0] * 3, rel=0.01)
+    assert [row.us for row in middle.rows][:3] == pytest.approx([20.0] * 3, rel=0.02)
     assert middle.rows[-1].us == pytest.approx(one.rows[-1].us)
     assert middle.rows == clusters.middle([other, one]).rows
 
@@ -72,7 +73,7 @@ def test_several_clusters_are_one_machine_between_them_whose_band_has_both() -> 
     emulator = written.emulator(found.tree)
     assert 13 < written.us(emulator, "all_reduce", 8, 1 << 10) < 28
     first = found.tree["calibration"]["bands"][0]
-    us = written.us(emulator, "all_reduce", 8, 1 << 8)
+    us = written.us(emulator, "all_reduce", 8, 1 << 10)
     low, high = (us * (1 + first[key] / 100) for key in ("low_percent", "high_percent"))
     assert low < 12 < 30 < high
     assert len({(band["from_bytes"], band["ranks"]) for band in found.tree["calibration"]["bands"]}) == len(
@@ -80,13 +81,18 @@ def test_several_clusters_are_one_machine_between_them_whose_band_has_both() -> 
     )
 
 
+@functools.cache
+def _prior() -> Calibrated:
+    return calibrate([_cluster(12.0)])
+
+
 def test_rows_of_ones_own_move_the_prior_and_narrow_its_band(tmp_path: Path) -> None:
-    prior = calibrate([_cluster(12.0)])
+    prior = _prior()
     written.save(prior.tree, tmp_path / "prior.yaml")
     mine = _cluster(30.0, [1 << 12, 1 << 26])
     found = own.calibrated([mine], tmp_path / "prior.yaml")
     before, after = (written.emulator(tree) for tree in (prior.tree, found.tree))
-    near, far = 1 << 12, 1 << 32
+    near, far = 1 << 12, 1 << 28
     assert written.us(after, "all_reduce", 8, near) == pytest.approx(30, rel=0.1)
     assert written.us(after, "all_reduce", 8, far) == pytest.approx(written.us(before, "all_reduce", 8, far), rel=0.1)
     width = {}
@@ -105,7 +111,7 @@ def test_rows_of_ones_own_move_the_prior_and_narrow_its_band(tmp_path: Path) -> 
 
 
 def test_a_prior_says_nothing_of_other_collectives_and_ranks(tmp_path: Path) -> None:
-    written.save(calibrate([_cluster(12.0)]).tree, tmp_path / "prior.yaml")
+    written.save(_prior().tree, tmp_path / "prior.yaml")
     mine = _cluster(30.0, SIZES[:2])
     for other in (replace(mine, collective="all_gather"), replace(mine, ranks=4)):
         with pytest.raises(ConfigError, match="was fitted to all_reduce of 8 ranks") as refused:

@@ -27,12 +27,10 @@ def test_numbers_that_rows_hardly_tell_are_round_and_stay_where_a_row_changes() 
     assert np.log2(ll.gbs) % 1 == 0
     assert 2 * np.log2(simple.ramp_bytes) % 1 == pytest.approx(0, abs=1e-9)
     assert simple.gbs == pytest.approx(370, rel=0.05)
-    for at in (0, 9):
-        noisy.us[at] *= 1.05
-        again = fit.chosen(noisy).protocols
-        assert [each.gbs for each in again] == pytest.approx([ll.gbs, simple.gbs], rel=0.05), at
-        assert (again[0].gbs, again[1].ramp_bytes) == (ll.gbs, simple.ramp_bytes), at
-        noisy.us[at] /= 1.05
+    noisy.us[9] *= 1.05
+    again = fit.chosen(noisy).protocols
+    assert [each.gbs for each in again] == pytest.approx([ll.gbs, simple.gbs], rel=0.05)
+    assert (again[0].gbs, again[1].ramp_bytes) == (ll.gbs, simple.ramp_bytes)
 
 
 @pytest.mark.slow

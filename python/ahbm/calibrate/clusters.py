@@ -4,8 +4,8 @@ A time is what the host and the network take before bytes flow, what these take,
 library's. Of clusters of one kind, the first two are each multiplied by a factor whose logarithm is drawn for each
 cluster: hosts and networks differ most, links little. A library takes protocols of longer steps where calls are longer,
 so between nodes latencies grow with the time, up to what the longest protocol of NCCL takes of the shortest. What rows
-of a cluster say of both factors, and of what is of near sizes alone, is Bayes' rule at the most probable factors, with a
-Gaussian process for the rest (Sacks, Welch, Mitchell and Wynn, "Design and analysis of computer experiments", 1989).
+of a cluster say of both factors, and of what is of near sizes alone, is Bayes' rule at the most probable factors, with
+a Gaussian process for the rest (Sacks, Welch, Mitchell and Wynn, "Design and analysis of computer experiments", 1989).
 """
 
 from __future__ import annotations

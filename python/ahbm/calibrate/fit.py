@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ahbm.calibrate import constants, uncertainty
 from ahbm.calibrate.laws import BOUNDS, FREE, PLAIN, RAMPED, Law, Rows, Shape, Term, decoded, encoded
@@ -17,6 +18,8 @@ STARTS, FEW_STARTS = 256, 12
 """Starts of a fit, and of one that only compares shapes."""
 MOST = 9
 """Free parameters of a fit."""
+AHEAD, GO_ON = 15, 16
+"""Steps of a search after which few of its starts go on, and how many."""
 NEARER = 3
 """Searches from the best point on."""
 FOLDS = 4
@@ -258,14 +261,24 @@ def _least(terms: Sequence[Term], rows: Rows, weights: Floats, count: int) -> li
     points = np.array([point for each in starts for point in each])
     known, prior = library(terms, rows.shared)
     supposed = np.where(np.isnan(known), np.array([each[0] for each in starts for _ in each]), known)
-    found, losses = searched(terms, rows, weights[of], points, supposed, prior=prior)
+    found, losses = searched(terms, rows, weights[of], points, supposed, prior=prior, rounds=AHEAD)
+    # Of a fit's starts, those that are ahead after a few steps go on.
+    ahead = np.concatenate([_least_of(losses, of == number, GO_ON) for number in range(len(weights))])
+    of = of[ahead]
+    found, losses = searched(terms, rows, weights[of], found[ahead], supposed[ahead], prior=prior)
     numbers = np.unique(of)
-    best = [mine[np.argmin(losses[mine])] for mine in (np.flatnonzero(of == number) for number in numbers)]
+    best = np.concatenate([_least_of(losses, of == number, 1) for number in numbers])
     nearest = _nearer(terms, rows, weights[numbers], found[best])
     fits: list[Fit | None] = [None] * len(weights)
-    for number, at, point in zip(numbers.tolist(), best, nearest, strict=True):
+    for number, at, point in zip(numbers.tolist(), best.tolist(), nearest, strict=True):
         fits[number] = float(losses[at]), _decoded(terms, point, rows.shared)
     return fits
+
+
+def _least_of(losses: Floats, mine: NDArray[np.bool_], count: int) -> NDArray[np.intp]:
+    """The places of the least losses among those that are `mine`."""
+    places = np.flatnonzero(mine)
+    return places[np.argsort(losses[places], kind="stable")[:count]]
 
 
 def _nearer(terms: Sequence[Term], rows: Rows, weights: Floats, points: Floats, kept: Sequence[int] = ()) -> Floats:

@@ -17,8 +17,8 @@ WEAK = 0.01
 """Weight of what is supposed before anything is measured, in a residual of one unit of a logarithm."""
 ROUNDS = 60
 SURE = 0.3
-"""Standard deviation among machines of the logarithms of a tree's step inside a node, and of how many of them one between
-nodes takes."""
+"""Standard deviation among machines of the logarithms of a tree's step inside a node, and of how many of them one
+between nodes takes."""
 LEAST_US = 1e-9
 
 
@@ -123,12 +123,13 @@ def searched(
     supposed: Floats,
     kept: Sequence[int] = (),
     prior: Floats | float = SCALE * WEAK**2,
+    rounds: int = ROUNDS,
 ) -> tuple[Floats, Floats]:
     """The points (fits x parameters) to which the fits come from `points`, and their losses.
 
     weights: fits x rows, 1 for a row that a fit has and 0 for one that it has not. supposed: where a fit stays that no
     row tells anything. kept: the parameters that stay there in any case. prior: the weight of what is supposed of each
-    parameter, in squared residuals of one unit of a logarithm.
+    parameter, in squared residuals of one unit of a logarithm. rounds: steps at most.
     """
     logs, kept = np.log(rows.us), list(kept)
     least, most = bounds(terms, rows.shared)
@@ -145,7 +146,7 @@ def searched(
     damping = np.full(len(points), 1e-2)
     loss, off, slopes = loss_of(points)
     eye = np.eye(points.shape[1])
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         weighted = slopes * (weights * robust(off))[:, :, None]
         normal = np.einsum("bri,brj->bij", weighted, slopes) + prior * eye
         gradient = np.einsum("bri,br->bi", weighted, off) + prior * (points - supposed)
