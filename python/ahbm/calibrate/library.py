@@ -10,13 +10,14 @@ own cost model hold. Sources: NVIDIA/nccl, src/graph/tuning.cc (steps of protoco
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import log2
 from typing import Any
 
 import numpy as np
 
 from ahbm.base import packaged
-from ahbm.calibrate import accelerators, coefficients, templates, written
+from ahbm.calibrate import accelerators, coefficients, constants, templates, written
 from ahbm.calibrate.laws import Law, Rows
 from ahbm.calibrate.tables import Table
 from ahbm.calibrate.templates import Template
@@ -68,9 +69,12 @@ class Others:
         self._launch = float(declared["launch"]["overhead_ns"]) / 1000
         self._model = read(packaged.NCCL_MODEL)
         self._generation = generation(table.accelerator)
-        small = rows.at(np.array([np.abs(rows.n - SMALL).argmin()]))
-        of = law.protocols[int(law.used(small)[0])]
-        self._floor = float(law.us(small)[0] - of.wire_us(small, small.volume[0])[0])
+        # A tree between nodes sends the whole array on, and a ring a rank's share.
+        size = SMALL // table.ranks if table.nodes > 1 else SMALL
+        small = rows.at(np.array([np.abs(rows.n - size).argmin()]))
+        # What a ramp adds to the bytes of a small call is no bandwidth of another collective's.
+        plain = replace(law.protocols[int(law.used(small)[0])], ramp_bytes=0.0)
+        self._floor = float(law.us(small)[0] - plain.wire_us(small, small.volume[0])[0])
         # A bandwidth that grows with the size is not reached at the rows.
         last = rows.at(np.array([rows.n.argmax()]))
         wire = law.protocols[int(law.used(last)[0])].wire_us(last, 1.0) * last.us / law.us(last)
@@ -109,8 +113,7 @@ class Others:
         table, model = self._table, self._model
         inside, between = (model["step_us"][link]["ring"] for link in ("nvlink", "network"))
         base = model["base_us"]["ring"]
-        crossings = table.nodes - 1
-        steps = table.ranks - 1 - crossings
+        steps, crossings = _around(table)
         once = self._once_us()
         if table.nodes == 1:
             ll_gbs = float(model["generations"][self._generation]["ll_gbs"])
@@ -137,11 +140,12 @@ class Others:
         each = table.ranks // table.nodes
         ways = 2 * log2(table.nodes)
         network = (self._floor - base - 2 * (each - 1) * inside["tree"]["ll"]) / ways
-        network = max(network, float(self._model["step_us"]["network"]["ring"]["ll"]))
+        # A step of a ring between nodes is shorter than one of a tree.
+        nccl = constants.steps()
+        network = max(network * nccl.ring / nccl.tree, nccl.ring)
         base = float(self._model["base_us"]["ring"]["ll"])
-        return float(
-            base + (table.ranks - table.nodes) * max(inside["ring"]["ll"], overhead) + (table.nodes - 1) * network
-        )
+        steps, crossings = _around(table)
+        return base + steps * max(float(inside["ring"]["ll"]), overhead) + crossings * network
 
     def _ring_gbs(self) -> float:
         """Bandwidth of a ring in Simple."""
@@ -158,6 +162,12 @@ class Others:
         share = RING_SHARE.get(self._generation or "", PLAIN_SHARE)
         most = share * facts.link_gbs
         return min(self._most, most) if self._table.nodes == 1 else most
+
+
+def _around(table: Table) -> tuple[int, int]:
+    """Steps inside of nodes and between them of a ring that goes round once: most ranks' shares pass every link
+    between nodes, and all but one of the others."""
+    return table.ranks - 1 - table.nodes * (table.nodes > 1), table.nodes * (table.nodes > 1)
 
 
 def _rounded(gbs: float) -> float:
