@@ -69,12 +69,9 @@ class Others:
         self._launch = float(declared["launch"]["overhead_ns"]) / 1000
         self._model = read(packaged.NCCL_MODEL)
         self._generation = generation(table.accelerator)
-        # A tree between nodes sends the whole array on, and a ring a rank's share.
-        size = SMALL // table.ranks if table.nodes > 1 else SMALL
-        small = rows.at(np.array([np.abs(rows.n - size).argmin()]))
-        # What a ramp adds to the bytes of a small call is no bandwidth of another collective's.
-        plain = replace(law.protocols[int(law.used(small)[0])], ramp_bytes=0.0)
-        self._floor = float(law.us(small)[0] - plain.wire_us(small, small.volume[0])[0])
+        self._floor = self._latency_us(rows, SMALL)
+        # A tree sends the whole array on, and a ring a rank's share.
+        self._tree = self._latency_us(rows, SMALL // table.ranks)
         # A bandwidth that grows with the size is not reached at the rows.
         last = rows.at(np.array([rows.n.argmax()]))
         wire = law.protocols[int(law.used(last)[0])].wire_us(last, 1.0) * last.us / law.us(last)
@@ -90,6 +87,13 @@ class Others:
         if "all_to_all" in collectives:
             found["p2p"] = self._grouped()
         return found
+
+    def _latency_us(self, rows: Rows, size: int) -> float:
+        """Time of a call of about so many bytes without them. What a ramp adds to them is no bandwidth of another
+        collective's, and counts."""
+        small = rows.at(np.array([np.abs(rows.n - size).argmin()]))
+        plain = replace(self._law.protocols[int(self._law.used(small)[0])], ramp_bytes=0.0)
+        return float(self._law.us(small)[0] - plain.wire_us(small, small.volume[0])[0])
 
     def _keys(self, us: float, gbs: float, algorithms: Sequence[str]) -> dict[str, Any]:
         """A protocol with which a small call of a ring takes so long, launch included."""
@@ -139,7 +143,7 @@ class Others:
         base = float(self._model["base_us"]["tree"]["ll"])
         each = table.ranks // table.nodes
         ways = 2 * log2(table.nodes)
-        network = (self._floor - base - 2 * (each - 1) * inside["tree"]["ll"]) / ways
+        network = (self._tree - base - 2 * (each - 1) * inside["tree"]["ll"]) / ways
         # A step of a ring between nodes is shorter than one of a tree.
         nccl = constants.steps()
         network = max(network * nccl.ring / nccl.tree, nccl.ring)
