@@ -320,11 +320,11 @@ def clusters(paths: dict[str, Path]) -> list[str]:
     ]
     own_rows = [
         "",
-        "No machine of one cluster can be nearer to another one than their tables are to each other (the last column):"
-        " hosts and networks differ, and no row of the one says how. Two rows of the other one, at 1 KiB and 1 MiB, say"
-        " most of that. These are the same machines, moved by"
-        " [`--prior`](calibrate.md#clusters-of-one-kind), at all other rows. The law that carries the two rows on to"
-        " other sizes was compared with others on these tables and on two more clusters with slower networks.",
+        "A machine that is true to one cluster is as far from another one as their tables are from each other (the last"
+        " column): hosts and networks differ, and no row of the one says how. Two rows of the other one, at 1 KiB and"
+        " 1 MiB, say most of that. These are the same machines, moved by"
+        " [`--prior`](calibrate.md#clusters-of-one-kind), at all other rows. The form of what carries two rows on to"
+        " other sizes was chosen on these tables, and on three of clusters with slower networks or another setup.",
         "",
         "| accelerators | fitted to | moved by two rows of | mean % | below 1 MiB | from 1 MiB on | rows in the band |",
         "|---|---|---|---|---|---|---|",

@@ -69,9 +69,14 @@ class Others:
         self._launch = float(declared["launch"]["overhead_ns"]) / 1000
         self._model = read(packaged.NCCL_MODEL)
         self._generation = generation(table.accelerator)
-        self._floor = self._latency_us(rows, SMALL)
-        # A tree sends the whole array on, and a ring a rank's share.
-        self._tree = self._latency_us(rows, SMALL // table.ranks)
+        small = rows.at(np.array([np.abs(rows.n - SMALL).argmin()]))
+        of = law.protocols[int(law.used(small)[0])]
+        self._floor = float(law.us(small)[0] - of.wire_us(small, small.volume[0])[0])
+        # A tree sends the whole array on, and a ring a rank's share. What a ramp adds to bytes is no bandwidth of a
+        # ring's, and counts.
+        small = rows.at(np.array([np.abs(rows.n - SMALL / table.ranks).argmin()]))
+        of = replace(law.protocols[int(law.used(small)[0])], ramp_bytes=0.0)
+        self._tree = float(law.us(small)[0] - of.wire_us(small, small.volume[0])[0])
         # A bandwidth that grows with the size is not reached at the rows.
         last = rows.at(np.array([rows.n.argmax()]))
         wire = law.protocols[int(law.used(last)[0])].wire_us(last, 1.0) * last.us / law.us(last)
@@ -87,13 +92,6 @@ class Others:
         if "all_to_all" in collectives:
             found["p2p"] = self._grouped()
         return found
-
-    def _latency_us(self, rows: Rows, size: int) -> float:
-        """Time of a call of about so many bytes without them. What a ramp adds to them is no bandwidth of another
-        collective's, and counts."""
-        small = rows.at(np.array([np.abs(rows.n - size).argmin()]))
-        plain = replace(self._law.protocols[int(self._law.used(small)[0])], ramp_bytes=0.0)
-        return float(self._law.us(small)[0] - plain.wire_us(small, small.volume[0])[0])
 
     def _keys(self, us: float, gbs: float, algorithms: Sequence[str]) -> dict[str, Any]:
         """A protocol with which a small call of a ring takes so long, launch included."""
