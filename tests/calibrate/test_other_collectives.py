@@ -11,8 +11,8 @@ import pytest
 
 from ahbm.calibrate import constants, tables, written
 from ahbm.calibrate.calibration import Calibrated, calibrate
-from ahbm.calibrate.library import GROUPED, PAIRWISE, Others, generation, without_protocol
 from ahbm.calibrate.laws import PLAIN, RAMPED, Law, ProtocolLaw, Rows, Shape
+from ahbm.calibrate.library import GROUPED, PAIRWISE, Others, generation, without_protocol
 from ahbm.calibrate.tables import Row, Table
 
 SIZES = [1 << at for at in range(8, 33, 3)]

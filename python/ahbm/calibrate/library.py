@@ -136,18 +136,15 @@ class Others:
         if table.nodes == 1 or self._generation is None:
             return self._launch + (self._floor - self._launch) / 2
         # Between nodes, a small all-reduce goes over trees: what is not theirs inside of nodes is the network's.
-        inside = self._model["step_us"]["nvlink"]
-        overhead = float(self._model["processors"][self._model["processor"]]["net_overhead_us"])
-        base = float(self._model["base_us"]["tree"]["ll"])
+        nccl, model = constants.steps(), self._model
         each = table.ranks // table.nodes
-        ways = 2 * log2(table.nodes)
-        network = (self._tree - base - 2 * (each - 1) * inside["tree"]["ll"]) / ways
+        network = (self._tree - nccl.launch - 2 * (each - 1) * nccl.inside) / (2 * log2(table.nodes))
         # A step of a ring between nodes is shorter than one of a tree.
-        nccl = constants.steps()
         network = max(network * nccl.ring / nccl.tree, nccl.ring)
-        base = float(self._model["base_us"]["ring"]["ll"])
+        overhead = float(model["processors"][model["processor"]]["net_overhead_us"])
+        inside, base = float(model["step_us"]["nvlink"]["ring"]["ll"]), float(model["base_us"]["ring"]["ll"])
         steps, crossings = _around(table)
-        return base + steps * max(float(inside["ring"]["ll"]), overhead) + crossings * network
+        return base + steps * max(inside, overhead) + crossings * network
 
     def _ring_gbs(self) -> float:
         """Bandwidth of a ring in Simple."""
