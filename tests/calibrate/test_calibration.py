@@ -182,6 +182,19 @@ def test_a_wrong_row_at_an_end_is_left_out_alone(at: int, by: float) -> None:
     assert len(notes) == 1 and set(right.rows) - set(known.rows) == {right.rows[at]}
 
 
+@pytest.mark.parametrize(("by", "counts"), [(1.9, False), (1.15, True)])
+def test_a_first_call_that_warmed_up_does_not_count(by: float, counts: bool) -> None:
+    rows = [Row(1 << n, 12.0 + (1 << n) / 1e4, n) for n in range(10, 30)]
+    rows[0] = replace(rows[0], us=by * rows[0].us)
+    notes: list[str] = []
+    known = cleaned(Table("t", "0", "all_reduce", 8, 1, "H100", tuple(rows)), notes)
+    assert known.rows[0].measured == counts and known.rows[1:] == tuple(rows[1:])
+    assert [note.split(", and")[0] for note in notes] == (
+        [] if counts else ["t:10: 22.9946 us at 1024 B is above the next time, as where a first call warms up"]
+    )
+    assert known.rows[0].us == pytest.approx(by * 12.1 if counts else 12.0, rel=0.05)
+
+
 def among_nodes(most: int) -> dict[str, Any]:
     """A machine whose library has trees for small arrays and rings for large ones, as `calibrate` writes it."""
     heads = [Table("t", "0", "all_reduce", ranks, ranks // 2, "A100", (Row(8, 1.0, 1),)) for ranks in (4, 8)]
