@@ -18,7 +18,7 @@ SLIP = 1.1
 """What a time with its decimal point elsewhere may be farther off than any other row."""
 WARM = 1.25
 """A first row that takes so many times as long as the next one has what warms up in it. In ten public tables the first
-run of the first size takes 1.05 to 4.3 times as long as that of the next one, and the quicker of two runs 1.06 at most."""
+run of the first size takes 1.05 to 4.3 times as long as that of the next one, the quicker of two runs 1.06 at most."""
 AT_END = 4
 """Rows that suggest the time of one beyond them."""
 
