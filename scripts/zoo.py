@@ -1,6 +1,6 @@
 """Writes the packaged machines that were fitted to measurements, and the table of docs/zoo.md.
 
-python scripts/zoo.py FOLDER     # of the tables; by default what AHBM_CORPUS names
+python scripts/zoo.py FOLDER [NAME ...]     # of the tables (AHBM_CORPUS); by default all machines
 """
 
 from __future__ import annotations
@@ -63,8 +63,13 @@ def main() -> int:
     if not folder.is_dir():
         print("name a folder of tables, or set AHBM_CORPUS", file=sys.stderr)
         return 2
+    page = PAGE.read_text(encoding="utf-8")
+    known = page[page.index(BEGIN) : page.index(END)].splitlines()
     rows = ["| name | machine | ranks | valid for | mean error % | median % | worst power of ten % |", "|---" * 7 + "|"]
     for name, (what, sources) in ZOO.items():
+        if sys.argv[2:] and name not in sys.argv[2:]:
+            rows += [line for line in known if line.startswith(f"| `{name}` |")]
+            continue
         read = [tables.read(folder / f"{source}.csv") for source in sources]
         found = calibration.calibrate(read, accelerator=ACCELERATORS.get(name), nic_gbs=NIC_GBS.get(name))
         about = f"# {what}.\n# Written by scripts/zoo.py; `calibration` has the measurements and the errors.\n"
@@ -79,7 +84,6 @@ def main() -> int:
                 f" {each.mean:.1f} | {each.median:.1f} | {worst:.1f} |"
             )
         print(*rows[-len(found.judged) :], sep="\n", flush=True)
-    page = PAGE.read_text(encoding="utf-8")
     table = BEGIN + "\n" + "\n".join(rows) + "\n" + END
     PAGE.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: table, page, flags=re.DOTALL), encoding="utf-8")
     return 0

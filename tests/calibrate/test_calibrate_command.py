@@ -21,8 +21,8 @@ def law(nbytes: int) -> float:
     return float(12 + min(nbytes / 2e4, 25 + nbytes / 2.5e5))
 
 
-def table(folder: Path) -> Path:
-    rows = "\n".join(f"{1 << at},{law(1 << at):.4f}" for at in range(8, 30, 2))
+def table(folder: Path, every: int = 2) -> Path:
+    rows = "\n".join(f"{1 << at},{law(1 << at):.4f}" for at in range(8, 30, every))
     (folder / "half.csv").write_text(HEAD + rows + "\n", encoding="utf-8")
     return folder / "half.csv"
 
@@ -70,7 +70,7 @@ def test_a_table_of_bench_gives_its_machine_back(collective: str, tmp_path: Path
 
 @pytest.mark.slow
 def test_notes_of_a_table_are_told(tmp_path: Path) -> None:
-    path = table(tmp_path)
+    path = table(tmp_path, 5)
     path.write_text(path.read_text().replace("# nodes: 1\n", ""))
     told = "half.csv does not say on how many nodes its 8 ranks were: one is supposed (--nodes)"
     code, out, err = run("ahbm", ["calibrate", "half.csv", "--json"], tmp_path)
@@ -81,7 +81,7 @@ def test_notes_of_a_table_are_told(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_text_for_people_and_mistakes(tmp_path: Path) -> None:
-    table(tmp_path)
+    table(tmp_path, 5)
     code, out, _ = run("ahbm", ["calibrate", "half.csv", "-t", "p5"], tmp_path)
     assert code == 0 and "lines between the neighbours" in out
     for line, wanted in (

@@ -7,10 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ahbm.calibrate import templates, written
+from ahbm.calibrate import constants, templates, written
 from ahbm.calibrate.fit import AMONG_NODES, FEW_STARTS, fits
 from ahbm.calibrate.laws import Law, ProtocolLaw, Rows
-from ahbm.calibrate.search import NIC_STEPS, STEP_US
 from ahbm.calibrate.tables import Row, Table
 
 RANKS = 72
@@ -49,11 +48,13 @@ def _rows(nodes: np.ndarray, n: np.ndarray) -> Rows:
 def test_what_no_row_tells_of_a_step_between_nodes_is_what_the_library_says() -> None:
     n = np.array([float(1 << at) for at in range(3, 22, 2)])
     shape = AMONG_NODES[2]
-    protocols = ProtocolLaw(STEP_US, 1.0), ProtocolLaw(8.0, 9.0), ProtocolLaw(STEP_US, 9.0)
+    nccl = constants.steps()
+    between = nccl.tree / nccl.inside
+    protocols = ProtocolLaw(nccl.inside, 1.0), ProtocolLaw(8.0, 9.0), ProtocolLaw(nccl.inside, 9.0)
     rows = _rows(np.full(len(n), 2.0), n)
-    rows = replace(rows, us=Law(shape, 0.0, protocols, (), NIC_STEPS, 1 << 40).us(rows))
+    rows = replace(rows, us=Law(shape, 0.0, protocols, (), between, 1 << 40).us(rows))
     found = fits(shape, rows, np.ones((1, len(n))), FEW_STARTS)[0]
     assert found is not None
     assert found[1].us(rows) == pytest.approx(rows.us, rel=0.02)
-    assert found[1].nic_steps == pytest.approx(NIC_STEPS, rel=0.2)
-    assert found[1].protocols[0].step_us == pytest.approx(STEP_US, rel=0.2)
+    assert found[1].nic_steps == pytest.approx(between, rel=0.2)
+    assert found[1].protocols[0].step_us == pytest.approx(nccl.inside, rel=0.2)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 
-from ahbm.calibrate import tables, written
+from ahbm.calibrate import constants, tables, written
 from ahbm.calibrate.calibration import Calibrated, calibrate
-from ahbm.calibrate.library import GROUPED, PAIRWISE, generation, without_protocol
+from ahbm.calibrate.laws import PLAIN, RAMPED, Law, ProtocolLaw, Rows, Shape
+from ahbm.calibrate.library import GROUPED, PAIRWISE, Others, generation, without_protocol
 from ahbm.calibrate.tables import Row, Table
 
-SIZES = [1 << at for at in range(8, 33, 2)]
+SIZES = [1 << at for at in range(8, 33, 3)]
 
 
 def _table(us: dict[int, float], accelerator: str = "B200", collective: str = "all_reduce", nodes: int = 1) -> Table:
@@ -58,6 +62,39 @@ def test_sends_in_a_group_wait_for_no_step() -> None:
     first, second = (written.us(emulator, "all_to_all", 8, size) for size in (1 << 24, 1 << 25))
     small = written.us(emulator, "all_to_all", 8, 1 << 12)
     assert second - first == pytest.approx(first - small, rel=0.01)
+
+
+def _between_nodes(law: Law, nodes: int = 8, each: int = 4) -> dict[str, dict[str, Any]]:
+    """Protocols of other collectives beside an all-reduce of such a law: steps and bytes alone."""
+    ranks = nodes * each
+    n = np.array([float(1 << at) for at in range(6, 32)])
+    ones = np.ones(len(n))
+    rows = Rows(n, ones, ranks * ones, ones, ones[None], 2 * ones[None], 0 * ones[None], 0 * ones[None])
+    rows = replace(rows, us=law.us(rows))
+    declared = {
+        "system": {"sips": {"topology": "nodes", "nodes": {"nic_gbs": 12.5, "size": each}}},
+        "launch": {"overhead_ns": 1000.0},
+    }
+    table = Table("t.csv", "0" * 16, "all_reduce", ranks, nodes, "A100", ())
+    return Others(declared, law, table, rows).protocols(["all_gather", "all_to_all"])
+
+
+@pytest.mark.parametrize("slower", [1.0, 3.0])
+def test_a_small_ring_between_nodes_takes_what_their_trees_do(slower: float) -> None:
+    nccl = constants.steps()
+    tree = nccl.launch + 2 * (3 * nccl.inside + 3 * slower * nccl.tree)
+    law = Law(Shape(((PLAIN,),)), 0.0, (ProtocolLaw(tree, 40.0),))
+    found = _between_nodes(law)["ring_ll"]
+    # A share passes all 8 links between nodes, and 23 others at the network's overhead.
+    assert 1 + 31 * found["step_ns"] / 1000 == pytest.approx(6.6 + 23 * 1.0 + 8 * slower * nccl.ring, rel=0.01)
+
+
+def test_rings_and_groups_have_the_bandwidth_that_rows_show_and_not_that_of_a_ramp() -> None:
+    law = Law(Shape(((RAMPED,),)), 0.0, (ProtocolLaw(50.0, 45.0, 1 << 27, 0.5),))
+    found = _between_nodes(law)
+    shown = 45.0 / (1 + (1 / 16) ** 0.5)
+    assert found["ring_simple"]["max_gbs"] == pytest.approx(shown, rel=1e-3)
+    assert found["p2p"]["nic_gbs"] == pytest.approx(shown / 4, rel=1e-3)
 
 
 def test_a_table_of_the_collective_has_its_say() -> None:

@@ -133,12 +133,12 @@ NODES, LINK = "system.sips.nodes.nic_gbs", "system.sips.link.bandwidth_gbs"
 @pytest.mark.parametrize(
     ("key", "value", "told"),
     [
-        (NODES, 800, "carry 506.5 GB/s inside a node, and its interfaces 8105 to others: the links bind"),
+        (NODES, 800, "carry 527.6 GB/s inside a node, and its interfaces 8442 to others: the links bind"),
         (NODES, 10, None),
         (
             LINK,
             1000,
-            "carry 1000 GB/s inside a node, and its interfaces 506.5 to others: between nodes the interfaces bind",
+            "carry 1000 GB/s inside a node, and its interfaces 527.6 to others: between nodes the interfaces bind",
         ),
         (LINK, 500, None),
     ],

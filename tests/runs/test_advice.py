@@ -54,8 +54,8 @@ def test_a_ring_bound_by_bandwidth_gains_its_time_on_links() -> None:
     ("machine", "told", "least"),
     [
         # Fitted with a link that has as much as its protocol, which follows it.
-        ("p5_2_nodes", "bytes at the bandwidth of protocol simple, 355 GB/s, on 36 links between SIPs", 0.4),
-        ("azure_nd_h100", "bytes at the bandwidth of protocol simple, 470 GB/s, on 16 links between SIPs", 0.4),
+        ("p5_2_nodes", "bytes at the bandwidth of protocol simple, 362 GB/s, on 36 links between SIPs", 0.4),
+        ("azure_nd_h100", "bytes at the bandwidth of protocol simple, 456 GB/s, on 16 links between SIPs", 0.4),
         # Fitted with interfaces that carry more than the protocol.
         ("polaris_n_nodes", "bytes at the bandwidth of protocol ring, 35.8 GB/s, on sip31->node7.out", 0.3),
     ],

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ahbm.calibrate import clusters, coefficients, fit, library, residuals, templates, uncertainty, written
+from ahbm.calibrate import clusters, coefficients, constants, fit, library, residuals, templates, uncertainty, written
 from ahbm.calibrate.cleaning import FEWEST, cleaned
 from ahbm.calibrate.judged import Judged, bands, clusters_of, errors
 from ahbm.calibrate.laws import Law, Rows
@@ -19,9 +19,6 @@ from ahbm.calibrate.tables import Floats, Table
 from ahbm.calibrate.templates import Template
 from ahbm.errors import ConfigError
 
-STEP_NS = {"inside": 600.0, "across": 2700.0}
-"""Step of NCCL's LL over NVLink, and between nodes (NVIDIA/nccl, src/graph/tuning.cc): with its launch, the proportion
-of both where all rows have as many steps."""
 ADDS_UP, NEARER = 2.0, 12
 """Percent by which runs may differ from the law before it is fitted again, and how often that is done."""
 SURE, SETTLED = 1e-4, 0.01
@@ -323,8 +320,9 @@ def _split(law: Law, rows: Rows, template: Template, across: bool) -> Law:
     if template.launch_ns is not None:
         launch = min(template.launch_ns / 1000, 0.999 * least * steps)
     else:
-        step = template.steps_ns[0] if template.steps_ns else STEP_NS["across" if across else "inside"]
-        launch = least * steps * templates.LAUNCH_US / (templates.LAUNCH_US + steps * step / 1000)
+        nccl = constants.steps()
+        step = template.steps_ns[0] / 1000 if template.steps_ns else nccl.ring if across else nccl.inside
+        launch = least * steps * nccl.launch / (nccl.launch + steps * step)
     protocols = tuple(replace(each, step_us=each.step_us - launch / steps) for each in law.protocols)
     return replace(law, launch_us=law.launch_us + launch, protocols=protocols)
 

@@ -1,18 +1,22 @@
 """From cluster to cluster: how far machines of one kind are apart, and what few rows of one of them say of it.
 
-Times of clusters of one kind differ by a factor whose logarithm is drawn for each of them. Where arrays are small, the
-host decides, and it differs most; where they are large, the links do, which are alike. Factors of near sizes are alike,
-so rows of a cluster narrow what is known of it at other sizes: a Gaussian process over the size's logarithm (Sacks,
-Welch, Mitchell and Wynn, "Design and analysis of computer experiments", 1989).
+A time is what the host and the network take before bytes flow, what these take, and a rest that is the chip's and the
+library's. Of clusters of one kind, the first two are each multiplied by a factor whose logarithm is drawn for each
+cluster: hosts and networks differ most, links little. A library takes protocols of longer steps where calls are longer,
+so between nodes latencies grow with the time, up to what the longest protocol of NCCL takes of the shortest. What rows
+of a cluster say of both factors, and of what is of near sizes alone, is Bayes' rule at the most probable factors, with
+a Gaussian process for the rest (Sacks, Welch, Mitchell and Wynn, "Design and analysis of computer experiments", 1989).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
+from ahbm.calibrate import constants
 from ahbm.calibrate.tables import Floats, Row, Table, interpolated
 
 HOST, WIRE = {False: 0.35, True: 0.7}, {False: 0.04, True: 0.3}
@@ -22,34 +26,50 @@ LOCAL = 0.4
 """The part of a host's that is of near sizes alone: where a library changes its protocol."""
 KNOWN = 2.0
 """Clusters that this is worth beside those that are given."""
-ALIKE, NEAR = float(np.log(256.0)), float(np.log(4.0))
-"""Logarithm of a ratio of sizes up to which factors of a cluster are alike, and the local part of them."""
+GROWS = 0.7
+"""The power of a time between nodes that its latencies grow with."""
+NEAR = float(np.log(4.0))
+"""Logarithm of a ratio of sizes up to which what is of near sizes alone is alike."""
 NOISE = 0.03
 """Of a row: a cluster measured twice."""
+ROUNDS, FAR, SETTLED = 40, 0.5, 1e-9
+"""Steps to the most probable factors at most, how far each goes, and how far the last one, in logarithms."""
 EIGHT = 1.2816
 """Standard deviations that eight of ten are within."""
 
 
-def parts(us: Floats, several: bool) -> Floats:
-    """Standard deviations (3 x sizes) of the logarithms of times, in us, of one collective: what the host has, alike at
-    all sizes and at near ones, which adds to a time and so is less of a longer one; and what the wire has. several: on
-    several nodes."""
-    host = HOST[several] * us.min() / us
-    return np.array([host, LOCAL * host, np.full(len(us), WIRE[several])])
+class Parts(NamedTuple):
+    """Of times of sizes, what clusters of a kind do not share (us)."""
+
+    host: Floats
+    """Latencies of hosts and networks."""
+    wire: Floats
+    """What bytes take."""
+
+    @staticmethod
+    def of(sizes: Floats, us: Floats, several: bool) -> Parts:
+        """Those of times of one collective, in us, by the bytes of an array. several: on several nodes."""
+        nccl = constants.steps()
+        least, last = float(us.min()), int(np.argmax(sizes))
+        wire = np.minimum((us[last] - least) / sizes[last] * sizes, us - least)
+        grown = least * np.minimum((us / least) ** GROWS, nccl.longest / nccl.ring) if several else least
+        return Parts(np.minimum(grown, us - wire), wire)
 
 
-def spread(us: Floats, several: bool) -> Floats:
+def spread(sizes: Floats, us: Floats, several: bool) -> Floats:
     """Standard deviation of the logarithms of times, in us, of sizes of one collective."""
-    return np.asarray(np.sqrt((parts(us, several) ** 2).sum(axis=0)), np.float64)
+    parts = Parts.of(sizes, us, several)
+    host, wire = HOST[several] * parts.host / us, WIRE[several] * parts.wire / us
+    return np.asarray(np.sqrt((1 + LOCAL**2) * host**2 + wire**2), np.float64)
 
 
-def others(us: Floats, several: bool, off: Sequence[tuple[Floats, Floats]] = ()) -> Floats:
-    """Standard deviation of the logarithm of what another cluster takes of the times of a machine, in us.
+def others(sizes: Floats, us: Floats, several: bool, off: Sequence[tuple[Floats, Floats]] = ()) -> Floats:
+    """Standard deviation of the logarithm of what another cluster takes of the times of a machine, in us, of sizes.
 
     off: of each cluster that the machine was fitted to, where there are several, the places of its rows among `us`, and
     the logarithms of its times by the machine's.
     """
-    known = spread(us, several)
+    known = spread(sizes, us, several)
     if len(off) < 2:
         # The machine is one cluster, as far from the middle of all as the other one.
         return np.asarray(np.sqrt(2.0) * known, np.float64)
@@ -96,23 +116,37 @@ class Own:
     """Of each row, what the others say that it takes of its time."""
 
 
-def own(sizes: Floats, deviations: Floats, at: Sequence[int], factor: Floats) -> Own:
-    """What rows say of a cluster at `sizes`, where others of its kind have the standard `deviations`, as `parts`.
+def own(sizes: Floats, us: Floats, several: bool, at: Sequence[int], factor: Floats) -> Own:
+    """What rows say of a cluster at `sizes`, where one of its kind takes `us`, as far from the middle of all as the
+    other one.
 
-    at: the places of the rows among the sizes; factor: what they take of the times of others.
+    at: the places of the rows among the sizes; factor: what they take of the times of the known one.
     """
-    x, logs = np.log(sizes), np.log(factor)
-    apart = x[:, None] - x[None, :]
-    all_ = sum(
-        each[:, None] * each[None, :] * np.exp(-((apart / (2 * length)) ** 2))
-        for each, length in zip(deviations, (ALIKE, NEAR, ALIKE), strict=True)
-    )
-    cross = all_[:, list(at)]
-    inverse = np.linalg.inv(cross[list(at)] + NOISE**2 * np.eye(len(logs)))
+    rows, logs, parts = list(at), np.log(factor), np.array(Parts.of(sizes, us, several))
+    variances = 2 * np.array([HOST[several], WIRE[several]]) ** 2
+    apart = np.log(sizes)[:, None] - np.log(sizes)
+    near = np.exp(-((apart / (2 * NEAR)) ** 2))
+    noise = NOISE**2 * np.eye(len(rows))
+    point = np.zeros(2)
+    for _ in range(ROUNDS):
+        times = us + (np.exp(point) - 1) @ parts
+        slopes = np.exp(point)[:, None] * parts / times
+        local = LOCAL * np.sqrt(variances[0]) * slopes[0]
+        alone = local[:, None] * local * near
+        all_ = slopes.T @ (variances[:, None] * slopes) + alone
+        cross = all_[:, rows]
+        inverse = np.linalg.inv(cross[rows] + noise)
+        # The factors' effect is taken as linear around the point.
+        around = np.log(times / us) - point @ slopes
+        weights = inverse @ (logs - around[rows])
+        step = np.clip(variances * (slopes[:, rows] @ weights) - point, -FAR, FAR)
+        point = point + step
+        if np.abs(step).max() < SETTLED:
+            break
     left = np.diag(all_) - np.einsum("ij,jk,ik->i", cross, inverse, cross)
     # Of a row that is left out: Dubrule, "Cross validation of kriging in a unique neighborhood", 1983.
-    held = -(inverse @ logs) / np.diag(inverse)
-    return Own(np.exp(cross @ inverse @ logs), np.sqrt(np.maximum(left, 0.0) + NOISE**2), np.exp(held))
+    held = -weights / np.diag(inverse)
+    return Own(np.exp(around + cross @ weights), np.sqrt(np.maximum(left, 0.0) + NOISE**2), np.exp(held))
 
 
 def percents(deviation: float) -> tuple[float, float]:

@@ -69,7 +69,7 @@ def nearest(
         for _ in range(NEARER):
             # A step is short: slopes are those from where it begins.
             tried = at(to, best[2])
-            settled = abs(tried[0] / best[0] - 1) < SETTLED
+            settled = abs(tried[0] - best[0]) <= SETTLED * best[0]
             to = fit.between(best[1], to, rows(tables, apart).shared)
             if tried[0] < best[0]:
                 best, to = tried, fit.refined(tried[1], rows(tables, tried[2]))

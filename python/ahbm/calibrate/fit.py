@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ahbm.calibrate import uncertainty
+from ahbm.calibrate import constants, uncertainty
 from ahbm.calibrate.laws import BOUNDS, FREE, PLAIN, RAMPED, Law, Rows, Shape, Term, decoded, encoded
 from ahbm.calibrate.search import library, losses, searched
 from ahbm.calibrate.tables import Floats
@@ -15,11 +16,10 @@ from ahbm.errors import ConfigError
 
 STARTS, FEW_STARTS = 256, 12
 """Starts of a fit, and of one that only compares shapes."""
-START = 4.0
-"""Steps of a message between nodes that a fit starts from: NCCL's, src/graph/tuning.cc (0.6 us over NVLink, 2.7 us over
-a network with LL)."""
 MOST = 9
 """Free parameters of a fit."""
+AHEAD, GO_ON = 15, 16
+"""Steps of a search after which few of its starts go on, and how many."""
 NEARER = 3
 """Searches from the best point on."""
 FOLDS = 4
@@ -132,8 +132,8 @@ def _refined(law: Law, rows: Rows, kept: Sequence[int] = ()) -> Law:
         one = replace(law, shape=Shape((terms,)), protocols=law.protocols[at : at + len(terms)])
         point = encoded(one, rows.shared)[None]
         stay = [place - before for place in kept if 0 <= place - before < point.size]
-        for _ in range(NEARER if len(stay) < point.size else 0):
-            point, _ = searched(terms, rows, (part == number)[None].astype(np.float64), point, point, stay)
+        if len(stay) < point.size:
+            point = _nearer(terms, rows, (part == number)[None].astype(np.float64), point, stay)
         protocols = (*found.protocols[:at], *decoded(terms, point[0], rows.shared), *found.protocols[at + len(terms) :])
         values = {field: float(np.exp(point[0, place])) for place, field in enumerate(rows.shared)}
         found = replace(found, protocols=protocols).with_shared(values)
@@ -261,19 +261,35 @@ def _least(terms: Sequence[Term], rows: Rows, weights: Floats, count: int) -> li
     points = np.array([point for each in starts for point in each])
     known, prior = library(terms, rows.shared)
     supposed = np.where(np.isnan(known), np.array([each[0] for each in starts for _ in each]), known)
-    found, losses = searched(terms, rows, weights[of], points, supposed, prior=prior)
-    best: list[Fit | None] = []
-    for number in range(len(weights)):
-        mine = np.flatnonzero(of == number)
-        if not len(mine):
-            best.append(None)
-            continue
-        at = mine[np.argmin(losses[mine])]
-        # What was supposed draws the search; from where that ends, nothing draws it back.
-        for _ in range(NEARER):
-            found[[at]], _ = searched(terms, rows, weights[[number]], found[[at]], found[[at]])
-        best.append((float(losses[at]), _decoded(terms, found[at], rows.shared)))
-    return best
+    found, losses = searched(terms, rows, weights[of], points, supposed, prior=prior, rounds=AHEAD)
+    # Of a fit's starts, those that are ahead after a few steps go on.
+    ahead = np.concatenate([_least_of(losses, of == number, GO_ON) for number in range(len(weights))])
+    of = of[ahead]
+    found, losses = searched(terms, rows, weights[of], found[ahead], supposed[ahead], prior=prior)
+    numbers = np.unique(of)
+    best = np.concatenate([_least_of(losses, of == number, 1) for number in numbers])
+    nearest = _nearer(terms, rows, weights[numbers], found[best])
+    fits: list[Fit | None] = [None] * len(weights)
+    for number, at, point in zip(numbers.tolist(), best.tolist(), nearest, strict=True):
+        fits[number] = float(losses[at]), _decoded(terms, point, rows.shared)
+    return fits
+
+
+def _least_of(losses: Floats, mine: NDArray[np.bool_], count: int) -> NDArray[np.intp]:
+    """The places of the least losses among those that are `mine`."""
+    places = np.flatnonzero(mine)
+    return places[np.argsort(losses[places], kind="stable")[:count]]
+
+
+def _nearer(terms: Sequence[Term], rows: Rows, weights: Floats, points: Floats, kept: Sequence[int] = ()) -> Floats:
+    """The points to which fits come from where a search has ended: what was supposed drew that one, and nothing draws
+    these back. Parameters that are `kept` stay."""
+    for _ in range(NEARER):
+        nearer, _ = searched(terms, rows, weights, points, points, kept)
+        if np.array_equal(nearer, points):
+            break
+        points = nearer
+    return points
 
 
 def _decoded(terms: Sequence[Term], point: Floats, shared: Sequence[str]) -> Law:
@@ -301,8 +317,9 @@ def _starts(terms: Sequence[Term], rows: Rows, shared: Sequence[str], count: int
     fixed, steps, volume, crossings = (
         np.take_along_axis(values, used[None], 0)[0] for values in (rows.fixed, rows.steps, rows.volume, rows.crossings)
     )
+    start = constants.steps().ring / constants.steps().inside
     if "nic_steps" in shared:
-        steps = steps + (START - 1) * crossings
+        steps = steps + (start - 1) * crossings
     n, us, steps, volume = (values[by_size] for values in (rows.n, rows.us - fixed, steps, volume))
     us = np.maximum(us, 1e-3)
     for number in range(count if len(terms) > 1 or terms[0].exponent else 4):
@@ -311,7 +328,7 @@ def _starts(terms: Sequence[Term], rows: Rows, shared: Sequence[str], count: int
         if number:
             places = np.sort(drawn.uniform(0, len(n) - 1, len(terms)))
             places[-1] = len(n) - 1
-        point = [float(np.log({"launch_us": 0.5 * us.min(), "nic_steps": START}[field])) for field in shared]
+        point = [float(np.log({"launch_us": 0.5 * us.min(), "nic_steps": start}[field])) for field in shared]
         for position, (place, term) in enumerate(zip(places, terms, strict=True)):
             at = round(float(place))
             part = 0.5 if number == 0 else float(drawn.uniform(0.2, 0.9))

@@ -144,7 +144,7 @@ def others(judged: Sequence[Judged]) -> Iterator[tuple[int, float]]:
             (np.searchsorted(sizes, [size for size, _ in own]).astype(np.float64), np.array([at for _, at in own]))
         )
     several = any(each.table.nodes > 1 for each in judged)
-    yield from zip(sizes.astype(int).tolist(), clusters.others(us, several, off).tolist(), strict=True)
+    yield from zip(sizes.astype(int).tolist(), clusters.others(sizes, us, several, off).tolist(), strict=True)
 
 
 def _decade(nbytes: int) -> int:

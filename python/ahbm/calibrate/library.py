@@ -10,13 +10,14 @@ own cost model hold. Sources: NVIDIA/nccl, src/graph/tuning.cc (steps of protoco
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import log2
 from typing import Any
 
 import numpy as np
 
 from ahbm.base import packaged
-from ahbm.calibrate import accelerators, coefficients, templates, written
+from ahbm.calibrate import accelerators, coefficients, constants, templates, written
 from ahbm.calibrate.laws import Law, Rows
 from ahbm.calibrate.tables import Table
 from ahbm.calibrate.templates import Template
@@ -71,7 +72,15 @@ class Others:
         small = rows.at(np.array([np.abs(rows.n - SMALL).argmin()]))
         of = law.protocols[int(law.used(small)[0])]
         self._floor = float(law.us(small)[0] - of.wire_us(small, small.volume[0])[0])
-        self._most = max(each.gbs for each in law.protocols)
+        # A tree sends the whole array on, and a ring a rank's share. What a ramp adds to bytes is no bandwidth of a
+        # ring's, and counts.
+        small = rows.at(np.array([np.abs(rows.n - SMALL / table.ranks).argmin()]))
+        of = replace(law.protocols[int(law.used(small)[0])], ramp_bytes=0.0)
+        self._tree = float(law.us(small)[0] - of.wire_us(small, small.volume[0])[0])
+        # A bandwidth that grows with the size is not reached at the rows.
+        last = rows.at(np.array([rows.n.argmax()]))
+        wire = law.protocols[int(law.used(last)[0])].wire_us(last, 1.0) * last.us / law.us(last)
+        self._most = float((last.n / (1000 * wire))[0])
 
     def protocols(self, collectives: Sequence[str]) -> dict[str, dict[str, Any]]:
         """The section `protocols` of all_gather, reduce_scatter and all_to_all, as far as these are asked for."""
@@ -98,7 +107,7 @@ class Others:
         keys: dict[str, Any] = {"step_ns": round(1000 * step, 3)}
         keys["max_gbs"] = _rounded((MESH_SHARE if mesh else GROUP_SHARE) * self._inside_gbs())
         if self._table.nodes > 1:
-            keys["nic_gbs"] = _rounded(NIC_SHARE * float(self._sips["nodes"]["nic_gbs"]))
+            keys["nic_gbs"] = _rounded(self._ring_gbs() / int(self._sips["nodes"]["size"]))
         return keys | {"algorithms": [GROUPED]}
 
     def _ring(self) -> dict[str, tuple[float, float]]:
@@ -106,8 +115,7 @@ class Others:
         table, model = self._table, self._model
         inside, between = (model["step_us"][link]["ring"] for link in ("nvlink", "network"))
         base = model["base_us"]["ring"]
-        crossings = table.nodes - 1
-        steps = table.ranks - 1 - crossings
+        steps, crossings = _around(table)
         once = self._once_us()
         if table.nodes == 1:
             ll_gbs = float(model["generations"][self._generation]["ll_gbs"])
@@ -128,17 +136,15 @@ class Others:
         if table.nodes == 1 or self._generation is None:
             return self._launch + (self._floor - self._launch) / 2
         # Between nodes, a small all-reduce goes over trees: what is not theirs inside of nodes is the network's.
-        inside = self._model["step_us"]["nvlink"]
-        overhead = float(self._model["processors"][self._model["processor"]]["net_overhead_us"])
-        base = float(self._model["base_us"]["tree"]["ll"])
+        nccl, model = constants.steps(), self._model
         each = table.ranks // table.nodes
-        ways = 2 * log2(table.nodes)
-        network = (self._floor - base - 2 * (each - 1) * inside["tree"]["ll"]) / ways
-        network = max(network, float(self._model["step_us"]["network"]["ring"]["ll"]))
-        base = float(self._model["base_us"]["ring"]["ll"])
-        return float(
-            base + (table.ranks - table.nodes) * max(inside["ring"]["ll"], overhead) + (table.nodes - 1) * network
-        )
+        network = (self._tree - nccl.launch - 2 * (each - 1) * nccl.inside) / (2 * log2(table.nodes))
+        # A step of a ring between nodes is shorter than one of a tree.
+        network = max(network * nccl.ring / nccl.tree, nccl.ring)
+        overhead = float(model["processors"][model["processor"]]["net_overhead_us"])
+        inside, base = float(model["step_us"]["nvlink"]["ring"]["ll"]), float(model["base_us"]["ring"]["ll"])
+        steps, crossings = _around(table)
+        return base + steps * max(inside, overhead) + crossings * network
 
     def _ring_gbs(self) -> float:
         """Bandwidth of a ring in Simple."""
@@ -155,6 +161,12 @@ class Others:
         share = RING_SHARE.get(self._generation or "", PLAIN_SHARE)
         most = share * facts.link_gbs
         return min(self._most, most) if self._table.nodes == 1 else most
+
+
+def _around(table: Table) -> tuple[int, int]:
+    """Steps inside of nodes and between them of a ring that goes round once: most ranks' shares pass every link
+    between nodes, and all but one of the others."""
+    return table.ranks - 1 - table.nodes * (table.nodes > 1), table.nodes * (table.nodes > 1)
 
 
 def _rounded(gbs: float) -> float:

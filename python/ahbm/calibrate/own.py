@@ -44,11 +44,9 @@ def calibrated(
     sizes = sorted({first, last, *grid, *measured})
     emulator = written.emulator(written.sized(tree, table.ranks))
     us = np.array([written.us(emulator, table.collective, table.ranks, size) for size in sizes])
-    # The prior is one cluster, as far from the middle of all as the other one.
-    apart = np.sqrt(2.0) * clusters.parts(us, table.nodes > 1)
     at = np.array([sizes.index(size) for size in measured])
     factor = np.array([row.us for row in measured.values()]) / us[at]
-    known = clusters.own(np.array(sizes, np.float64), apart, at.tolist(), factor)
+    known = clusters.own(np.array(sizes, np.float64), us, table.nodes > 1, at.tolist(), factor)
     rows = [Row(size, float(took), f"{prior}") for size, took in zip(sizes, us * known.factor, strict=True)]
     tell("fitting to what both say")
     found = calibrate([replace(table, rows=tuple(rows))], prior, tell)

@@ -7,6 +7,7 @@ from functools import cache
 
 import numpy as np
 
+from ahbm.calibrate import constants
 from ahbm.calibrate.laws import BOUNDS, Rows, Term, columns
 from ahbm.calibrate.tables import Floats
 
@@ -15,9 +16,9 @@ SCALE = 0.05
 WEAK = 0.01
 """Weight of what is supposed before anything is measured, in a residual of one unit of a logarithm."""
 ROUNDS = 60
-STEP_US, NIC_STEPS, SURE = 0.6, 5.0 / 0.6, 0.3
-"""A step of a tree in LL over NVLink, how many of them one between nodes takes (NVIDIA/nccl, src/graph/tuning.cc), and
-the standard deviation of both logarithms among machines."""
+SURE = 0.3
+"""Standard deviation among machines of the logarithms of a tree's step inside a node, and of how many of them one
+between nodes takes."""
 LEAST_US = 1e-9
 
 
@@ -104,7 +105,8 @@ def library(terms: Sequence[Term], shared: Sequence[str]) -> tuple[Floats, Float
     known = np.full(len(shared) + sum(term.free for term in terms), np.nan)
     # Where algorithms are told apart, the rings of many ranks have the steps of the first.
     if any(term.way is not None for term in terms):
-        known[[shared.index("nic_steps"), places[0][0]]] = np.log([NIC_STEPS, STEP_US])
+        nccl = constants.steps()
+        known[[shared.index("nic_steps"), places[0][0]]] = np.log([nccl.tree / nccl.inside, nccl.inside])
     return known, np.where(np.isnan(known), SCALE * WEAK**2, (SCALE / SURE) ** 2)
 
 
@@ -121,12 +123,13 @@ def searched(
     supposed: Floats,
     kept: Sequence[int] = (),
     prior: Floats | float = SCALE * WEAK**2,
+    rounds: int = ROUNDS,
 ) -> tuple[Floats, Floats]:
     """The points (fits x parameters) to which the fits come from `points`, and their losses.
 
     weights: fits x rows, 1 for a row that a fit has and 0 for one that it has not. supposed: where a fit stays that no
     row tells anything. kept: the parameters that stay there in any case. prior: the weight of what is supposed of each
-    parameter, in squared residuals of one unit of a logarithm.
+    parameter, in squared residuals of one unit of a logarithm. rounds: steps at most.
     """
     logs, kept = np.log(rows.us), list(kept)
     least, most = bounds(terms, rows.shared)
@@ -143,7 +146,7 @@ def searched(
     damping = np.full(len(points), 1e-2)
     loss, off, slopes = loss_of(points)
     eye = np.eye(points.shape[1])
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         weighted = slopes * (weights * robust(off))[:, :, None]
         normal = np.einsum("bri,brj->bij", weighted, slopes) + prior * eye
         gradient = np.einsum("bri,br->bi", weighted, off) + prior * (points - supposed)

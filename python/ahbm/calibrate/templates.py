@@ -14,6 +14,7 @@ import yaml
 from ahbm._core import Machine
 from ahbm.base import packaged
 from ahbm.base.load import load_text
+from ahbm.calibrate import constants
 from ahbm.calibrate.accelerators import Accelerator, known, named, names
 from ahbm.calibrate.tables import Table
 from ahbm.errors import ConfigError
@@ -31,11 +32,6 @@ AMONG_NODES = {"all_reduce": ("double_binary_tree_allreduce", "ring_allreduce")}
 """What it runs where tables of several numbers of nodes tell its algorithms apart: small arrays, and large ones."""
 PROTOCOLS = 3
 """Those of small arrays, as NCCL has them; a call of a large one has the step and the bandwidth of two of these."""
-
-
-LAUNCH_US = 6.8
-"""NCCL's latency of a tree that speaks LL besides its steps (NVIDIA/nccl, src/graph/tuning.cc): the launch, where
-tables of several numbers of nodes would have to tell it from steps between nodes."""
 UNSTATED = {"unknown": True}
 """The section `pe.roofline` of a machine of an accelerator that nobody has told us of: a job does not compute on it."""
 USUAL = known("A100")
@@ -101,7 +97,7 @@ class Template:
         if all(len(found.algorithms(table.collective)) < 2 for table in tables):
             return found
         least = min(row.us for table in tables for row in table.rows)
-        launch = min(LAUNCH_US if self.launch_ns is None else self.launch_ns / 1000, least / 2)
+        launch = min(constants.steps().launch if self.launch_ns is None else self.launch_ns / 1000, least / 2)
         return replace(found, tree={**self.tree, "launch": {"overhead_ns": round(1000 * launch, 3)}})
 
 

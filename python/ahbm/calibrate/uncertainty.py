@@ -9,6 +9,7 @@ from math import ceil, floor, log2, sqrt
 
 import numpy as np
 
+from ahbm.calibrate import constants
 from ahbm.calibrate.laws import BOUNDS, Law, Rows, Shape
 from ahbm.calibrate.tables import Floats
 
@@ -20,8 +21,6 @@ FIFTHS = 5
 """Of an exponent, round numbers are fifths."""
 FINE = 0.1
 """Standard error up to which a ramp's round numbers are half as far from each other, as powers of the root of two."""
-STEP_US = 0.6
-"""Step of a protocol whose rows are too large to tell it: NCCL's over NVLink (NVIDIA/nccl, src/graph/tuning.cc)."""
 
 
 def parameters(law: Law, rows: Rows) -> list[tuple[int | None, str]]:
@@ -83,7 +82,7 @@ def roughest(law: Law, rows: Rows, kept: Sequence[int]) -> tuple[int, list[float
 def _round(key: str, value: float, error: float) -> list[float]:
     """Powers of two around a value, or fifths around an exponent; a step that is known."""
     if key == "step_us":
-        return [STEP_US]
+        return [constants.steps().inside]
     if key == "exponent":
         found = [whole(FIFTHS * value) / FIFTHS for whole in (floor, ceil)]
     else:
