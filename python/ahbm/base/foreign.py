@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
-from ahbm.base.load import beginning
+from ahbm.base.load import ZSTANDARD, beginning, decoded
 from ahbm.errors import Finding
 
 LOOKED_AT = 1 << 16
@@ -67,9 +67,11 @@ TACOS = Known("a schedule of TACOS", ("ahbm run FILE", "ahbm topology FILE", *_R
 OTHERS = (NCCL_GRAPHS, SMI, ASTRA_NETWORK, SIMGRID, TACCL, TECCL, TACOS)
 """Files of other tools that describe machines."""
 _DUMP = Known("a dump of PyTorch's Flight Recorder", ("ahbm check FOLDER", "ahbm run FOLDER", *_RUN))
+LOG = Known("a log of nccl-tests or rccl-tests", _TIMES)
 _JSON: tuple[tuple[str, Known], ...] = (
     ("Ascend Hardware", Known("a trace of Ascend's profiler (trace_view.json)")),
     ("traceEvents", _TRACE), ("distributedInfo", _TRACE), ("deviceProperties", _TRACE),
+    ("average_bus_bandwidth", LOG), ("nccl_version", LOG), ("inPlace", LOG),
     ("collective_seq_id", _DUMP),
     ("pg_config", _DUMP),
     ("TopologyParams", TECCL),
@@ -90,12 +92,17 @@ _XML = {
     "algo": Known("a plan of MSCCL in XML", _RUN),
 }
 STORE = Known("a store of a sweep", ("ahbm sweep show FILE",))
-_SQLITE, _ZSTANDARD = b"SQLite format 3\x00", b"\x28\xb5\x2f\xfd"
+_SQLITE = b"SQLite format 3\x00"
 NSIGHT = Known("an export of Nsight Systems", ("ahbm run FILE", *_RUN[1:]))
 _NCCL_TUNER = r"(allreduce|allgather|reducescatter|broadcast|reduce|alltoall)\s*,"
 _LINES: tuple[tuple[str, Known], ...] = (
     (r"(\S+\s+)?#\s*nThread\b", Known("a log of nccl-tests", _TIMES)),
     (r"(\S+\s+)?#.*\bOSU\b", Known("a log of the OSU micro-benchmarks", _TIMES)),
+    (r"(\S+\s+)?#.*\bIntel\(R\) MPI Benchmarks\b", Known("a log of the Intel MPI Benchmarks", _TIMES)),
+    (r".*\b(RDMA_(Write|Read)|Send|Atomic) (BW|Latency|Bidirectional BW)\b.*Test\b",
+     Known("a log of perftest (ib_write_bw and others), which measures one link and no collective")),
+    (r"nvbandwidth Version\b|.*P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test",
+     Known("a log of copies between pairs of GPUs, which measures links and no collective")),
     (r"\W*(\[\d*m)?GPU0\s+(GPU1|CPU Affinity|NIC0)", SMI),
     (r"NPUs Count\s*,", TACOS),
     (r"bytes\s*,", Known("a table of measured times", _TIMES)),
@@ -113,18 +120,28 @@ def known(path: str | Path) -> Known | None:
     """What the file of a path is, or the folder of a store; None for what is none, and for files of any other kind."""
     if os.path.isdir(path):
         return STORE if os.path.isfile(os.path.join(path, "space.json")) else None
-    start = beginning(path, LOOKED_AT)
-    if not start.startswith(_SQLITE):
-        from ahbm._core import unpacked  # `ahbm --help` needs none of it
-
-        packed, start = start, unpacked(start, LOOKED_AT, cut=True)
-        if not start and packed.startswith(_ZSTANDARD):
-            return Known("a file packed by Zstandard, of which the beginning alone says nothing")
+    packed = beginning(path, LOOKED_AT)
+    start = _unpacked(packed)
+    if not start and packed.startswith(ZSTANDARD):
+        return Known("a file packed by Zstandard, of which the beginning alone says nothing")
     if start.startswith(b"\x80") and b"pg_config" in start:
         return _DUMP
     if start.startswith(_SQLITE):
         return NSIGHT if b"StringIds" in start or b"CUPTI_ACTIVITY" in start else Known("a database of SQLite")
-    return of_text(start.decode("utf-8", "replace"))
+    return of_text(decoded(start, "replace"))
+
+
+def head_of(path: str | Path) -> str:
+    """The text at the beginning of a file, which may be packed; none of what is no file, or cannot be read."""
+    return decoded(_unpacked(beginning(path, LOOKED_AT)), "replace")
+
+
+def _unpacked(start: bytes) -> bytes:
+    if start.startswith(_SQLITE):
+        return start
+    from ahbm._core import unpacked  # `ahbm --help` needs none of it
+
+    return unpacked(start, LOOKED_AT, cut=True)
 
 
 def of_text(text: str) -> Known | None:

@@ -1,4 +1,5 @@
-"""Tables of measured collectives: the text and JSON of nccl-tests and rccl-tests, OSU's text, and CSV.
+"""Tables of measured collectives: the text and JSON of nccl-tests and rccl-tests, the text of the OSU
+micro-benchmarks and the Intel MPI Benchmarks, and CSV.
 
 What is read comes from strangers.
 """
@@ -17,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ahbm.base.collectives import COLLECTIVES
-from ahbm.base.load import load_text
+from ahbm.base.load import load_log
 from ahbm.base.yaml_source import did_you_mean
-from ahbm.calibrate.readers import documents, osu, rccl, text
+from ahbm.calibrate.readers import documents, imb, osu, rccl, text
 from ahbm.calibrate.readers.size import MOST_ROWS, WHAT, Size, refused
 from ahbm.errors import FormatError
 
@@ -96,19 +97,22 @@ def read(path: str | Path, collective: str | None = None, ranks: int | None = No
     """
     origin = str(path)
     try:
-        content = load_text(path, MOST_BYTES)
+        content = load_log(path, MOST_BYTES)
     except OSError as error:
         raise FormatError("AHBM-F210", f"{origin} cannot be read: {error.strerror or error}") from error
     said: dict[str, str] = {}
     body = content.lstrip()
+    wanted = None if collective is None else _spelled(collective)
     if re.match(r"\{|\[\s*[\[\]{]", body):  # no line of MPI, which names a rank: [1,0]<stdout>:
         found = documents.sizes(content, origin, said)
     elif body.startswith("collective,"):
         found = rccl.results(rccl.rows(content, origin), origin, said)
     elif osu.is_log(content):
-        found = osu.sizes(content.split("\n"), origin, said)
+        found = osu.sizes(content.split("\n"), origin, said, wanted)
+    elif imb.is_log(content):
+        found = imb.sizes(content.split("\n"), origin, said, wanted, ranks)
     else:
-        found = text.sizes(content.split("\n"), origin, said, None if collective is None else _spelled(collective))
+        found = text.sizes(content.split("\n"), origin, said, wanted)
     sizes = list(itertools.islice(found, MOST_ROWS + 1))
     if len(sizes) > MOST_ROWS:
         raise refused("AHBM-F210", f"more than {MOST_ROWS} rows", origin, line=sizes[-1].line)
@@ -130,6 +134,9 @@ def _table(name: str, digest: str, sizes: list[Size], said: Mapping[str, str], o
     op = _spelled(said["op"])
     if op not in COLLECTIVES:
         raise refused("AHBM-F212", f"unknown collective {op[:60]!r}", origin, did_you_mean(op[:60], COLLECTIVES))
+    if said["ranks"] == "1":
+        message = "each process measured alone: the table is of one rank"
+        raise refused("AHBM-F212", message, origin, "build nccl-tests with MPI=1, or start it with -g")
     ranks = _whole(said["ranks"], "ranks", origin, 2, MOST_RANKS)
     nodes = _whole(said.get("nodes", "1"), "nodes", origin, 1, ranks)
     if ranks % nodes:
@@ -156,6 +163,8 @@ def _table(name: str, digest: str, sizes: list[Size], said: Mapping[str, str], o
     if "nodes" not in said:
         notes.append(f"{name} does not say on how many nodes its {ranks} ranks were: one is supposed (--nodes)")
     right = tuple(row for row in rows if row.measured)
+    if not right:
+        raise refused("AHBM-F211", notes[0].partition(": ")[2] or "no row counts", origin, line=sizes[0].line)
     return Table(name, digest, op, ranks, nodes, said.get("accelerator", "")[:60], right, tuple(notes))
 
 

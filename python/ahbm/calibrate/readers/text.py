@@ -8,11 +8,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from ahbm.calibrate.readers.size import PROGRAMS, Size, Way, check_line, of_cpu, refused
+from ahbm.errors import FormatError
 
 COLUMNS = "bytes,dtype,time_us,algbw_gbs,busbw_gbs,time_in_place_us"
 HEADER = ("size", "count", "type", "redop", "root")
 """The columns of nccl-tests' text before those of both ways; operator and root may be blank."""
 RANK = re.compile(r"#\s*Rank\s+(\d+)\b.*?\bon\s+(\S+)\s+device\s+\S+\s+\[\S+\]\s*(.*)")
+_PROGRAM = re.compile(r"(?:test starting: |/)(\w{1,40}_perf)\b")
 _TIME = re.compile(r"N/A|[-+]?(?:[\d.]+(?:[eE][-+]?\d+)?|nan|inf)", re.IGNORECASE)
 TYPES = frozenset(
     (
@@ -36,8 +38,9 @@ TYPES = frozenset(
 )
 """nccl-tests' names of types."""
 _ROW = re.compile(rf"(?<![^\s:>\])|])\d+\s+\d+\s+(?:{'|'.join(sorted(TYPES))})\s")
-PREFIX = re.compile(r"\S{1,200}(?:\s+\S{1,200}){0,3}\s*")
-"""What launchers write before a line: `0: `, `[0] `, `[1,0]<stdout>:`, `[pod/name/container] `, a time of the day."""
+PREFIX = re.compile(r"\S{1,200}(?:\s+\S{1,200}){0,3}\s*|\S{1,200}(?:\s+\S{1,200}){4,7}(?<=[:>\])|])\s*")
+"""What launchers write before a line: `0: `, `[0] `, `[1,0]<stdout>:`, `[pod/name/container] `, a time of the day. What
+has more words than four ends as such a mark does: `Mon Nov 11 10:22:33 2024[1,0]<stdout>:`."""
 
 
 def without_prefix(line: str) -> str:
@@ -65,6 +68,8 @@ def sizes(lines: list[str], origin: str, said: dict[str, str], wanted: str | Non
     of the same collective and ranks.
     """
     skips, runs = False, 0
+    cycles: dict[str, tuple[str, int]] = {}
+    last = next((at for at in range(len(lines), 0, -1) if lines[at - 1].strip()), 0)
     columns: dict[str, int] | None = None
     layout: Layout | None = None
     first = head = Head()
@@ -73,6 +78,9 @@ def sizes(lines: list[str], origin: str, said: dict[str, str], wanted: str | Non
         check_line(line, origin, number)
         stripped = without_prefix(line)
         op = next((op for program, op in PROGRAMS.items() if re.search(rf"\b{program}\b", stripped)), None)
+        if op is None and wanted is None and (other := _PROGRAM.search(stripped)) is not None:
+            message = f"{other[1]} measures nothing that is read"
+            raise refused("AHBM-F210", message, origin, f"read are {', '.join(PROGRAMS)}", number)
         rank = RANK.match(stripped)
         if has_rows and (op or rank):
             head, has_rows, skips = Head(), False, False
@@ -117,8 +125,18 @@ def sizes(lines: list[str], origin: str, said: dict[str, str], wanted: str | Non
             if not has_rows and head is not first:
                 _check_same(head, first, origin, number)
             has_rows = True
-            found = layout.row(parts, origin, number)
-            yield replace(found, of=f"{found.of} {runs}" if runs else found.of)
+            try:
+                found = layout.row(parts, origin, number)
+            except FormatError:
+                if number < last or len(lines) > last:
+                    raise
+                said["noted"] = f"line {number}: the file ends in the middle of this row, which does not count"
+                continue
+            of = f"{found.of} {runs}" if runs else found.of
+            # `-N` repeats all sizes under one header.
+            begins, cycle = cycles.get(of, (parts[0], 0))
+            cycles[of] = begins, cycle + (parts[0] == begins)
+            yield replace(found, of=f"{of}, cycle {cycles[of][1]}" if cycles[of][1] > 1 else of)
     if first.numbers:
         said.setdefault("ranks", str(len(first.numbers)))
         said.setdefault("nodes", str(len(first.hosts)))
@@ -157,6 +175,11 @@ class Layout:
             raise refused("AHBM-F210", message, origin, "time algbw busbw #wrong, once or twice", number)
         return cls(tuple(way), ways, stamped)
 
+    def _is_cut(self, nbytes: str, values: list[str]) -> bool:
+        """Whether a row with one value more than its ways have has operator and root, and lacks the last column: times
+        and bandwidths fit each other behind both, and do not behind one."""
+        return self.way[:2] == ("time", "algbw") and not _fit(nbytes, *values[1:3]) and _fit(nbytes, *values[2:4])
+
     def row(self, parts: list[str], origin: str, number: int) -> Size:
         """Raises FormatError (AHBM-F211)."""
         values = parts[3 : -2 if self.stamped else None]
@@ -166,6 +189,9 @@ class Layout:
         if not there:
             message = f"a row of {len(parts)} columns, under a header of {len(HEADER) + self.ways * size}"
             raise refused("AHBM-F211", message, origin, line=number)
+        if len(values) - there * size == 1 and self._is_cut(parts[0], values):
+            message = "a row that is cut: its operator and root are there, and its last column is not"
+            raise refused("AHBM-F211", message, origin, line=number)
         wrong = self.way.index("#wrong") if "#wrong" in self.way else None
         ways = [values[len(values) - n * size :][:size] for n in range(there, 0, -1)]
         for time, *_ in ways:
@@ -174,6 +200,14 @@ class Layout:
                 raise refused("AHBM-F211", message, origin, line=number)
         found = [Way(way[0], None if wrong is None else way[wrong]) for way in ways if way[0] != "N/A"]
         return Size(parts[0], tuple(found), number, " ".join([parts[2], *values[: len(values) - there * size]]))
+
+
+def _fit(nbytes: str, us: str, gbs: str) -> bool:
+    """Whether a bandwidth is that of so many bytes in such a time, as far as two digits tell."""
+    try:
+        return abs(int(nbytes) / float(us) / 1000 - float(gbs)) <= 0.01 + 0.05 * float(gbs)
+    except (ValueError, ZeroDivisionError):
+        return False
 
 
 def _of_csv(line: str, columns: Mapping[str, int], origin: str, number: int) -> Size:
