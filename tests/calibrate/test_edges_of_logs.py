@@ -164,7 +164,9 @@ def test_compare_takes_what_its_hints_name(tmp_path: Path) -> None:
     one = file(tmp_path, osu("MPI Allgather Latency Test"), "osu.log")
     code, _, asked = run("ahbm", ["compare", str(both), str(one), "--ranks", "4"], tmp_path)
     assert code and "--collective takes one of them" in asked
-    code, told, _ = run("ahbm", ["compare", str(both), str(one), "--ranks", "4", "--collective", "all_gather"], tmp_path)
+    code, told, _ = run(
+        "ahbm", ["compare", str(both), str(one), "--ranks", "4", "--collective", "all_gather"], tmp_path
+    )
     assert code == 0 and told.startswith("# all_gather of 4 ranks on 1 nodes: both.log and osu.log")
 
 
