@@ -16,6 +16,8 @@ LOOKED_AT = 1 << 16
 """Bytes of a file, and of its text, that tell what it is."""
 
 
+ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+"""What colours a terminal."""
 OF_FILES = ("--ccl", "-t", "--topology", "--evaluate", "--groups")
 """Options that name a file of their own."""
 SHOWN = 2
@@ -54,19 +56,23 @@ _TABLE = ("ahbm calibrate FILE -o MACHINE.yaml",)
 _TIMES = (*_TABLE, "ahbm compare FILE -t MACHINE")
 _TUNER = ("ahbm tune COLLECTIVE --evaluate FILE",)
 _MACHINES = ("ahbm topology FILE", "ahbm run COLLECTIVE -t FILE")
+_ASTRA = "ahbm astra --workload-configuration PREFIX"
 _GRAPH = tuple(f"{command} --set base=MACHINE" for command in _MACHINES)
 GRAPH = Known("an InfraGraph document", _GRAPH)
 MACHINE = Known("a machine", _MACHINES)
 NCCL_GRAPHS = Known("graphs of NCCL in XML (NCCL_GRAPH_DUMP_FILE)", _MACHINES)
+NCCL_TOPOLOGY = Known("NCCL's topology in XML (NCCL_TOPO_FILE)", _MACHINES)
+ROCM = Known("the matrices of rocm-smi --showtopo", _MACHINES)
 SMI = Known("the matrix of nvidia-smi topo -m", _MACHINES)
-ASTRA_NETWORK = Known("a network of ASTRA-sim", (*_MACHINES, "ahbm astra WORKLOAD -n FILE"))
+ASTRA_NETWORK = Known("a network of ASTRA-sim", (*_MACHINES, f"{_ASTRA} --network-configuration FILE"))
 SIMGRID = Known("a platform of SimGrid in XML", _MACHINES)
 TACCL = Known("a topology of TACCL", _MACHINES)
 TECCL = Known("an input of TE-CCL", _MACHINES)
 TACOS = Known("a schedule of TACOS", ("ahbm run FILE", "ahbm topology FILE", *_RUN[1:], *_MACHINES[1:]))
-OTHERS = (NCCL_GRAPHS, SMI, ASTRA_NETWORK, SIMGRID, TACCL, TECCL, TACOS)
+OTHERS = (NCCL_GRAPHS, NCCL_TOPOLOGY, SMI, ROCM, ASTRA_NETWORK, SIMGRID, TACCL, TECCL, TACOS)
 """Files of other tools that describe machines."""
 _DUMP = Known("a dump of PyTorch's Flight Recorder", ("ahbm check FOLDER", "ahbm run FOLDER", *_RUN))
+_SYSTEM = Known("a system file of ASTRA-sim", (f"{_ASTRA} --system-configuration FILE",))
 LOG = Known("a log of nccl-tests or rccl-tests", _TIMES)
 _JSON: tuple[tuple[str, Known], ...] = (
     ("Ascend Hardware", Known("a trace of Ascend's profiler (trace_view.json)")),
@@ -81,11 +87,13 @@ _JSON: tuple[tuple[str, Known], ...] = (
     ("sccl_type", Known("an algorithm of SCCL or TACCL", _RUN)),
     ("gpus", Known("an MSCCL++ execution plan", _RUN)),
     ("ahbm_version", Known("what a command printed with --json", ("ahbm compare FILE OTHER", *_TABLE))),
+    ("scheduling-policy", _SYSTEM), ("active-chunks-per-dimension", _SYSTEM),
+    ("topologies-per-dim", Known("a network of ASTRA-sim 1.0, before its network.yml")),
     ("components", GRAPH),
     ("nodes", Known("an execution trace", _RUN)),
 )  # fmt: skip
 _XML = {
-    "system": Known("NCCL's topology in XML (NCCL_TOPO_FILE)", _GRAPH),
+    "system": NCCL_TOPOLOGY,
     "topology": Known("a topology of lstopo in XML", _GRAPH),
     "graphs": NCCL_GRAPHS,
     "platform": SIMGRID,
@@ -103,6 +111,11 @@ _LINES: tuple[tuple[str, Known], ...] = (
      Known("a log of perftest (ib_write_bw and others), which measures one link and no collective")),
     (r"nvbandwidth Version\b|.*P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test",
      Known("a log of copies between pairs of GPUs, which measures links and no collective")),
+    (r"=+ ROCm System Management Interface =|=+ (Weight|Hops|Link Type|Link accessibility) between two GPUs =", ROCM),
+    (r"(ACCESS|WEIGHT|HOPS|LINK TYPE|NUMA BW) TABLE:", Known("the tables of amd-smi topology")),
+    (r"\W*NVIDIA-SMI \d", Known("the overview of nvidia-smi, not the matrix of `nvidia-smi topo -m`")),
+    (r"Machine( L#\d+)? \(\d+", Known("the text of lstopo, not the XML of `lstopo FILE.xml`")),
+    (r"\d+ \d+ \d+(\.\d+)?Gbps ", Known("a network of ns-3 (ASTRA-sim, HPCC)")),
     (r"\W*(\[\d*m)?GPU0\s+(GPU1|CPU Affinity|NIC0)", SMI),
     (r"NPUs Count\s*,", TACOS),
     (r"bytes\s*,", Known("a table of measured times", _TIMES)),
@@ -128,7 +141,7 @@ def known(path: str | Path) -> Known | None:
     start = _unpacked(packed)
     if not start and packed.startswith(ZSTANDARD):
         return Known("a file packed by Zstandard, of which the beginning alone says nothing")
-    if start.startswith(b"\x80") and b"pg_config" in start:
+    if start.startswith(b"\x80") and (b"pg_config" in start or b"profiling_name" in start):
         return _DUMP
     if start.startswith(_SQLITE):
         return NSIGHT if b"StringIds" in start or b"CUPTI_ACTIVITY" in start else Known("a database of SQLite")
@@ -156,7 +169,7 @@ def of_text(text: str) -> Known | None:
         return next((_XML[tag] for tag in tags if tag in _XML), Known("XML"))
     if re.match(r"[\[{]\s*[\[{\]}\"]", head):
         return next((what for key, what in _JSON if f'"{key}"' in head), None)
-    lines = head.splitlines()[:64]
+    lines = ESCAPES.sub("", head).splitlines()[:64]
     return next((what for line in lines for pattern, what in _LINES if re.match(pattern, line, re.IGNORECASE)), None)
 
 

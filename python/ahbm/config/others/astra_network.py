@@ -33,6 +33,8 @@ def read(text: str, origin: str, asked: Mapping[str, object]) -> Described:
     if count > MOST_SIPS:
         raise wrong(f"{count} NPUs are more than {MOST_SIPS}", origin)
     assumed = ["its GB/s are of 2^30 bytes", "NPUs whose inside costs nothing", "its job and system file are not read"]
+    if more := [str(key)[:40] for key in values if key not in KEYS]:
+        assumed.append(f"not read: {', '.join(more[:8])}")
     shape, npus, gbs, ns = dimensions[0]
     if len(dimensions) == 1 and shape != MESH:
         switch = {"switch": {"latency_ns": 0}} if shape == "Switch" else {}
