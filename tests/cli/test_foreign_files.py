@@ -44,6 +44,10 @@ FILES = {
     "paths.json": (json.dumps({"8-Chunk paths": {}}), "a schedule of TE-CCL", "ahbm run paths.json"),
     "sccl.json": (json.dumps({"sccl_type": "algorithm"}), "an algorithm of SCCL or TACCL", "ahbm run sccl.json"),
     "plan.json": (json.dumps({"name": "a", "gpus": []}), "an MSCCL++ execution plan", "ahbm run plan.json"),
+    "before.json": (
+        json.dumps({"name": "a", "gpus": [{"id": 0, "inputChunks": 1, "chunkGroups": 1}]}),
+        "of versions before 0.7", "nothing here reads it",
+    ),
     "kineto.json": (json.dumps({"traceEvents": []}), "a trace of PyTorch's profiler", "ahbm run kineto.json"),
     "trace_view.json": (
         json.dumps([{"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "Ascend Hardware"}}]),

@@ -257,3 +257,19 @@ def test_changed_bytes_are_a_machine_or_a_typed_error(text: str, data: st.DataOb
             assert error.code in ("AHBM-T104", "AHBM-T106")
         except ahbm.AhbmError as error:  # YAML that is none
             assert found == foreign.ASTRA_NETWORK, error
+
+
+def test_hosts_behind_routers(tmp_path: Path) -> None:
+    """Of routing Floyd and Dijkstra, routes are single links, and ways the shortest ones."""
+    routes = "".join(
+        f'<link id="l{at}" bandwidth="{at + 1}GBps" latency="1us"/>'
+        f'<route src="h{at}" dst="r{at % 2}"><link_ctn id="l{at}"/></route>'
+        for at in range(4)
+    )
+    text = '<platform version="4.1"><zone id="z" routing="Floyd">' + "".join(f'<host id="h{at}"/>' for at in range(4))
+    text += '<router id="r0"/><router id="r1"/><link id="up" bandwidth="9GBps" latency="2us"/>' + routes
+    text += '<route src="r0" dst="r1"><link_ctn id="up"/></route></zone></platform>'
+    found = machine(tmp_path, text)
+    assert (found.sips, found.topology) == (4, "custom")
+    report = ahbm.run("all_reduce", "ring_allreduce", found, bytes_per_rank=4096)
+    assert report.right and report.latency_ns > 2 * 3 * (1000 + 2000 + 1000)

@@ -85,6 +85,7 @@ _JSON: tuple[tuple[str, Known], ...] = (
     ("8-Chunk paths", Known("a schedule of TE-CCL", _RUN)),
     ("msccl_type", Known("an algorithm of SCCL or TACCL", _RUN)),
     ("sccl_type", Known("an algorithm of SCCL or TACCL", _RUN)),
+    ("chunkGroups", Known("an MSCCL++ execution plan of versions before 0.7, which had other keys")),
     ("gpus", Known("an MSCCL++ execution plan", _RUN)),
     ("ahbm_version", Known("what a command printed with --json", ("ahbm compare FILE OTHER", *_TABLE))),
     ("scheduling-policy", _SYSTEM), ("active-chunks-per-dimension", _SYSTEM),
