@@ -85,6 +85,11 @@ def test_times_of_wrong_data_alone_are_no_table(tmp_path: Path) -> None:
         read(file(tmp_path, START + RANKS + COLUMNS + row(1024, wrong=2) + row(65536, wrong=1)))
 
 
+def test_rows_of_no_bytes_alone_are_no_table(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match="all rows are of 0 bytes"):
+        read(file(tmp_path, START + RANKS + COLUMNS + row(0)))
+
+
 def test_processes_that_know_nothing_of_each_other(tmp_path: Path) -> None:
     alone = START + RANKS.split("\n")[0] + "\n" + COLUMNS + row(1024)
     with pytest.raises(FormatError, match="measured alone") as caught:

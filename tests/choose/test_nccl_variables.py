@@ -75,7 +75,7 @@ def test_quotes_are_part_of_a_value_in_nccl_conf(tmp_path: Path) -> None:
 
 
 def test_a_file_that_chooses_nothing_says_so(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="AHBM-C146 .* has no rule") as caught:
+    with pytest.raises(ConfigError, match=r"AHBM-C146 .* has no rule") as caught:
         evaluate(file(tmp_path, "NCCL_DEBUG=INFO\n"), [load_machine("npu_ring_8")], (1024,))
     assert "NCCL's model chooses" in str(caught.value)
 

@@ -31,7 +31,7 @@ FILES = {
     "bw.log": ("  RDMA_Write BW Test\n", "a log of perftest", "nothing here reads it"),
     "copies.log": ("nvbandwidth Version: v0.5\n", "a log of copies between pairs of GPUs", "nothing here reads it"),
     "imb.log": ("#    Intel(R) MPI Benchmarks 2021.7\n", "a log of the Intel MPI Benchmarks", "ahbm calibrate imb.log"),
-    "tests.json": (json.dumps({"average_bus_bandwidth": {}}), "a log of nccl-tests or rccl-tests", "ahbm calibrate tests.json"),
+    "tests.json": ('{"average_bus_bandwidth": {}}', "a log of nccl-tests or rccl-tests", "ahbm calibrate tests.json"),
     "nccl.conf": ("NCCL_ALGO=Ring\n", "variables of NCCL", "--evaluate nccl.conf"),
     "page.xml": ("<root/>\n", "XML", "nothing here reads it"),
     "rings.xml": ('<graphs version="1"/>\n', "graphs of NCCL in XML", "ahbm topology rings.xml"),

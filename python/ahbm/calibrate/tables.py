@@ -164,7 +164,8 @@ def _table(name: str, digest: str, sizes: list[Size], said: Mapping[str, str], o
         notes.append(f"{name} does not say on how many nodes its {ranks} ranks were: one is supposed (--nodes)")
     right = tuple(row for row in rows if row.measured)
     if not right:
-        raise refused("AHBM-F211", notes[0].partition(": ")[2] or "no row counts", origin, line=sizes[0].line)
+        why = notes[0].partition(": ")[2] if sizes else "all rows are of 0 bytes"
+        raise refused("AHBM-F211", why, origin, line=(sizes or empty)[0].line)
     return Table(name, digest, op, ranks, nodes, said.get("accelerator", "")[:60], right, tuple(notes))
 
 

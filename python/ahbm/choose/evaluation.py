@@ -297,7 +297,7 @@ def beside(folder: Path, table: OracleTable, jobs: int | None = None) -> Evaluat
 _CCL = ccl.FORMAT.name
 
 
-def _collective(file: object, read: formats.Read, wanted: str | None) -> str:
+def _collective(file: object, read: Read, wanted: str | None) -> str:
     known = list(dict.fromkeys(rule.collective for rule in read.rules))
     if wanted is not None and (wanted in known or not known):
         return wanted
