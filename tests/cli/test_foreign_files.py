@@ -33,6 +33,11 @@ FILES = {
     "imb.log": ("#    Intel(R) MPI Benchmarks 2021.7\n", "a log of the Intel MPI Benchmarks", "ahbm calibrate imb.log"),
     "tests.json": ('{"average_bus_bandwidth": {}}', "a log of nccl-tests or rccl-tests", "ahbm calibrate tests.json"),
     "nccl.conf": ("NCCL_ALGO=Ring\n", "variables of NCCL", "--evaluate nccl.conf"),
+    "a.nsys-rep": (b"\x00NSYS", "a report of Nsight Systems", "nsys export --type sqlite"),
+    "a.ncu-rep": (b"NVR\x00", "a report of Nsight Compute", "nothing here reads it"),
+    "sum.csv": ("Time (%),Total Time (ns),Instances\n", "a summary of `nsys stats`", "nothing here reads it"),
+    "memory.pickle": (b"\x80\x04}(X\x0d\x00\x00\x00device_traces", "a snapshot of PyTorch's memory", "nothing here"),
+    "model.pt": (b"PK\x03\x04\x00", "a zip archive", "nothing here reads it"),
     "page.xml": ("<root/>\n", "XML", "nothing here reads it"),
     "rings.xml": ('<graphs version="1"/>\n', "graphs of NCCL in XML", "ahbm topology rings.xml"),
     "hosts.xml": ('<platform version="4.1"/>\n', "a platform of SimGrid in XML", "ahbm topology hosts.xml"),
@@ -190,3 +195,9 @@ def test_a_store_of_a_sweep_is_known_by_its_folder(tmp_path: Path) -> None:
     for command in ("run", "check", "report", "explain"):
         code, out, err = run("ahbm", [command, "rows"], tmp_path)
         assert code != 0 and "rows is a store of a sweep: `ahbm sweep show rows` reads it" in out + err
+
+
+def test_an_empty_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "rank0.json").write_bytes(b"")
+    code, out, err = run("ahbm", ["run", "rank0.json"], tmp_path)
+    assert code != 0 and "rank0.json is an empty file" in out + err

@@ -103,6 +103,12 @@ _XML = {
 STORE = Known("a store of a sweep", ("ahbm sweep show FILE",))
 _SQLITE = b"SQLite format 3\x00"
 NSIGHT = Known("an export of Nsight Systems", ("ahbm run FILE", *_RUN[1:]))
+_REPORTS = {
+    ".nsys-rep": "a report of Nsight Systems: its export is read, of `nsys export --type sqlite`",
+    ".qdrep": "a report of Nsight Systems: its export is read, of `nsys export --type sqlite`",
+    ".ncu-rep": "a report of Nsight Compute",
+}
+"""What files are by their endings, which have no text."""
 _NCCL_TUNER = r"(allreduce|allgather|reducescatter|broadcast|reduce|alltoall)\s*,"
 _LINES: tuple[tuple[str, Known], ...] = (
     (r"(\S+\s+)?#\s*nThread\b", Known("a log of nccl-tests", _TIMES)),
@@ -118,6 +124,7 @@ _LINES: tuple[tuple[str, Known], ...] = (
     (r"Machine( L#\d+)? \(\d+", Known("the text of lstopo, not the XML of `lstopo FILE.xml`")),
     (r"\d+ \d+ \d+(\.\d+)?Gbps ", Known("a network of ns-3 (ASTRA-sim, HPCC)")),
     (r"\W*(\[\d*m)?GPU0\s+(GPU1|CPU Affinity|NIC0)", SMI),
+    (r"Time \(%\)\s*,\s*Total Time \(ns\)", Known("a summary of `nsys stats`")),
     (r"NPUs Count\s*,", TACOS),
     (r"bytes\s*,", Known("a table of measured times", _TIMES)),
     (r"device\s*,.*latency_us", Known("a table of kernels", _TABLE)),
@@ -142,8 +149,18 @@ def known(path: str | Path) -> Known | None:
     start = _unpacked(packed)
     if not start and packed.startswith(ZSTANDARD):
         return Known("a file packed by Zstandard, of which the beginning alone says nothing")
+    if not packed and os.path.isfile(path):
+        return Known("an empty file")
     if start.startswith(b"\x80") and (b"pg_config" in start or b"profiling_name" in start):
         return _DUMP
+    if start.startswith(b"\x80") and b"device_traces" in start:
+        return Known("a snapshot of PyTorch's memory")
+    if start.startswith(b"PK\x03\x04"):
+        return Known("a zip archive, or a checkpoint of PyTorch")
+    if start[257:262] == b"ustar":
+        return Known("a tar archive: unpacked, its files are read")
+    if (ending := os.path.splitext(path)[1]) in _REPORTS:
+        return Known(_REPORTS[ending])
     if start.startswith(_SQLITE):
         return NSIGHT if b"StringIds" in start or b"CUPTI_ACTIVITY" in start else Known("a database of SQLite")
     return of_text(decoded(start, "replace"))
