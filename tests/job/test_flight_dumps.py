@@ -224,3 +224,9 @@ def test_dumps_of_the_first_schema(tmp_path: Path) -> None:
         (tmp_path / "d" / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(document, protocol=2))
     code, out, _ = run("ahbm", ["check", "d"], tmp_path)
     assert code != 0 and "rank 1 does not take part in a all_reduce" in out and "its call number 2" in out
+
+
+def test_a_dump_of_json_without_entries_is_none(tmp_path: Path) -> None:
+    (tmp_path / "trace_0.json").write_text(json.dumps({"version": "2.10", "pg_config": {}}))
+    code, out, _ = run("ahbm", ["check", "trace_0.json"], tmp_path)
+    assert code != 0 and "the dump has no entries" in out

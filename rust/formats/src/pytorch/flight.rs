@@ -80,7 +80,7 @@ pub(super) fn read(file: &str, mut stream: Stream<'_>) -> Result<Dumped, Diagnos
             dumped.entries.extend(entry_of(entry, &mut titles).map_err(|what| malformed(file, 0, &what))?);
         }
     } else {
-        stream.each("entries", |part, offset| {
+        let had = stream.each("entries", |part, offset| {
             let wrong = |error: serde_json::Error| malformed(file, offset, &error.to_string());
             match part {
                 Part::Element(bytes) => {
@@ -93,6 +93,9 @@ pub(super) fn read(file: &str, mut stream: Stream<'_>) -> Result<Dumped, Diagnos
             }
             Ok(())
         })?;
+        if !had {
+            return Err(malformed(file, 0, "the dump has no entries"));
+        }
     }
     dumped.entries.sort_by_key(|entry| entry.id);
     for (name, group) in configuration.as_object().into_iter().flatten() {

@@ -70,12 +70,14 @@ impl<'a> Stream<'a> {
         Ok(self.buffer)
     }
 
-    /// Gives every element of the array `wanted` of the top level but nulls, and every member beside it, with its offset.
+    /// Gives every element of the array `wanted` of the top level but nulls, and every member beside it, with its offset;
+    /// whether there was such an array.
     pub(super) fn each(
         mut self,
         wanted: &str,
         mut part: impl FnMut(Part<'_>, u64) -> Result<(), Diagnostic>,
-    ) -> Result<(), Diagnostic> {
+    ) -> Result<bool, Diagnostic> {
+        let mut found = false;
         if self.peek()? == Some(MARK[0]) && self.buffer[self.at..].starts_with(MARK) {
             self.at += MARK.len();
         }
@@ -91,6 +93,7 @@ impl<'a> Stream<'a> {
             self.expect(b':', "a colon")?;
             if name == wanted && self.peek()? == Some(b'[') {
                 self.at += 1;
+                found = true;
                 let mut first = true;
                 while self.more(b']', &mut first)? {
                     self.usage.elements += 1;
@@ -109,7 +112,7 @@ impl<'a> Stream<'a> {
             }
         }
         match self.peek()? {
-            None => Ok(()),
+            None => Ok(found),
             Some(_) => Err(self.wrong("something follows the document")),
         }
     }
