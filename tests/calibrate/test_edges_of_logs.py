@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,10 @@ def figures(table: Table) -> list[tuple[int, float]]:
         b"\xef\xbb\xbf" + TEXT.encode(),
         b"# l\xe4uft\n" + TEXT.encode(),
         gzip.compress(TEXT.encode()),
+        "".join(json.dumps({"log": f"{line}\n", "stream": "stdout"}) + "\n" for line in TEXT.splitlines()).encode(),
+        "".join(f"\x1b[36m{line}\x1b[0m\n" for line in TEXT.splitlines()).encode(),
+        TEXT.replace("       65536", "node-0:20:21 [0] NCCL INFO Connected all trees        65536").encode(),
+        TEXT.replace(" 0\n", " 0 node-0:20:21 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1]\n").encode(),
         *(
             "".join(f"{mark}{line}\n" for line in TEXT.splitlines()).encode()
             for mark in ("Mon Nov 11 10:22:33 2024[1,0]<stdout>:", "Nov 11 10:22:33 node-0 step[42]: ")
@@ -59,6 +64,14 @@ def test_a_log_is_read_as_it_was_kept(tmp_path: Path, content: bytes) -> None:
     assert is_table(tmp_path / "a.log")
     assert (table.collective, table.ranks) == ("all_reduce", 4)
     assert figures(table) == [(size, us(size)) for size in SIZES]
+
+
+def test_the_columns_of_rccl_tests_csv_stand_in_any_order(tmp_path: Path) -> None:
+    rows = [f"0,AllReduce,4,1,{size},float,sum,{way},{us(size)},1,1,0" for size in SIZES for way in (0, 1)]
+    text = "numCycle,Collective,rankspernode,gpusperrank,size,type,redop,inplace,time,algbw,busbw,#wrong\n"
+    log = file(tmp_path, text + "\n".join(rows) + "\n", "a.csv")
+    assert is_table(log) and read(log).ranks == 4
+    assert figures(read(log)) == [(size, us(size)) for size in SIZES]
 
 
 def test_an_unpacked_log_is_bounded(tmp_path: Path) -> None:

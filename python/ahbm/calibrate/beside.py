@@ -10,7 +10,7 @@ from typing import Any
 
 from ahbm.base import foreign
 from ahbm.base.collectives import COLLECTIVES
-from ahbm.calibrate.readers import imb, osu
+from ahbm.calibrate.readers import imb, osu, rccl
 from ahbm.calibrate.tables import Table, interpolated
 from ahbm.config.topology import ASSUMED, load_machine, with_ranks
 from ahbm.errors import ConfigError
@@ -73,10 +73,12 @@ class Beside:
 
 def is_table(path: str | Path) -> bool:
     """Whether a file is a measured table, by its beginning."""
-    head = foreign.head_of(path)
+    head = foreign.ESCAPES.sub("", foreign.head_of(path))
+    if head.startswith('{"log"'):
+        return _TABLE.search(head) is not None or osu.is_log(head) or imb.is_log(head)
     if head.lstrip().startswith(("{", "<")):
         return foreign.of_text(head) is foreign.LOG
-    return osu.is_log(head) or imb.is_log(head) or _TABLE.search(head) is not None
+    return rccl.is_csv(head) or osu.is_log(head) or imb.is_log(head) or _TABLE.search(head) is not None
 
 
 def predicted(table: Table, topology: str | None, overrides: Mapping[str, object]) -> Beside:

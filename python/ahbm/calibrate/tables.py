@@ -17,10 +17,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ahbm.base import foreign
 from ahbm.base.collectives import COLLECTIVES
 from ahbm.base.load import load_log
 from ahbm.base.yaml_source import did_you_mean
 from ahbm.calibrate.readers import documents, imb, osu, rccl, text
+from ahbm.calibrate.readers.documents import printed
 from ahbm.calibrate.readers.size import MOST_ROWS, WHAT, Size, refused
 from ahbm.errors import FormatError
 
@@ -100,12 +102,14 @@ def read(path: str | Path, collective: str | None = None, ranks: int | None = No
         content = load_log(path, MOST_BYTES)
     except OSError as error:
         raise FormatError("AHBM-F210", f"{origin} cannot be read: {error.strerror or error}") from error
+    digest = hashlib.sha256(content.encode()).hexdigest()[:16]
+    content = printed(foreign.ESCAPES.sub("", content))
     said: dict[str, str] = {}
     body = content.lstrip()
     wanted = None if collective is None else _spelled(collective)
     if re.match(r"\{|\[\s*[\[\]{]", body):  # no line of MPI, which names a rank: [1,0]<stdout>:
         found = documents.sizes(content, origin, said)
-    elif body.startswith("collective,"):
+    elif rccl.is_csv(body):
         found = rccl.results(rccl.rows(content, origin), origin, said)
     elif osu.is_log(content):
         found = osu.sizes(content.split("\n"), origin, said, wanted)
@@ -122,7 +126,7 @@ def read(path: str | Path, collective: str | None = None, ranks: int | None = No
             if _spelled(said.get(key, str(value))) != _spelled(str(value)):
                 raise refused("AHBM-F212", f"the table says {key} {said[key]}, and {value} is given", origin)
             said[key] = str(value)
-    return _table(Path(path).name, hashlib.sha256(content.encode()).hexdigest()[:16], sizes, said, origin)
+    return _table(Path(path).name, digest, sizes, said, origin)
 
 
 def _table(name: str, digest: str, sizes: list[Size], said: Mapping[str, str], origin: str) -> Table:

@@ -11,6 +11,23 @@ from ahbm.calibrate.readers import rccl
 from ahbm.calibrate.readers.size import MOST_ROWS, PROGRAMS, WHAT, Size, Way, of_cpu, refused
 
 
+def printed(text: str) -> str:
+    """What a program printed, where each line of a text is an object that has a line of it as `log` (Docker's
+    json-file); else the text."""
+    if not re.match(r"\s*\{\s*\"log\"\s*:", text):
+        return text
+    lines = []
+    for line in text.split("\n"):
+        try:
+            found = json.loads(line) if line.strip() else {"log": ""}
+        except (ValueError, RecursionError):
+            return text
+        if not isinstance(found, dict) or not isinstance(found.get("log"), str):
+            return text
+        lines.append(found["log"])
+    return "".join(lines)
+
+
 def sizes(text: str, origin: str, said: dict[str, str]) -> Iterator[Size]:
     """`-J` of nccl-tests, `-Z json` of rccl-tests, and `ahbm bench --json`."""
     try:

@@ -14,6 +14,8 @@ COLUMNS = "bytes,dtype,time_us,algbw_gbs,busbw_gbs,time_in_place_us"
 HEADER = ("size", "count", "type", "redop", "root")
 """The columns of nccl-tests' text before those of both ways; operator and root may be blank."""
 RANK = re.compile(r"#\s*Rank\s+(\d+)\b.*?\bon\s+(\S+)\s+device\s+\S+\s+\[\S+\]\s*(.*)")
+_MESSAGE = re.compile(r"\S+:\d+:\d+ \[\d+\] NCCL (?:INFO|WARN|TRACE)\b.*")
+"""What NCCL_DEBUG writes, maybe beside a row."""
 _PROGRAM = re.compile(r"(?:test starting: |/)(\w{1,40}_perf)\b")
 _TIME = re.compile(r"N/A|[-+]?(?:[\d.]+(?:[eE][-+]?\d+)?|nan|inf)", re.IGNORECASE)
 TYPES = frozenset(
@@ -47,6 +49,11 @@ def without_prefix(line: str) -> str:
     """A line of nccl-tests without what a launcher writes before those of each process (mpirun, srun, kubectl)."""
     stripped = line.strip()
     row = _ROW.search(stripped)
+    if "NCCL" in stripped and (message := _MESSAGE.search(stripped)) is not None:
+        # A row may stand before or behind what another process wrote.
+        if row is None or message.start() > row.start():
+            return without_prefix(stripped[: message.start()]) if message.start() else ""
+        return stripped[row.start() :]
     at = row.start() if row is not None else stripped.find("#")
     return stripped[at:] if at > 0 and PREFIX.fullmatch(stripped[:at]) else stripped
 
