@@ -169,7 +169,7 @@ def _rules(line: int, value: str, origin: str, notes: dict[str, None]) -> list[R
     memories: dict[tuple[str, ...], None] = {}
 
     def rules() -> Iterator[Rule]:
-        for token in value.split("#"):
+        for token in filter(str.strip, value.split("#")):
             score, memory, found = _token(token.strip(), origin, line, notes)
             if memory is not None:
                 memories[memory] = None
@@ -196,7 +196,8 @@ def _token(
     untuned: list[str] = []
     score: float | None = None
     algorithm = ""
-    for part in token.lower().split(":"):
+    # As `ucc_str_split`, which skips what is empty.
+    for part in filter(None, token.lower().split(":")):
         names = part.split(",")
         if part.startswith("@"):
             algorithm = part[1:]

@@ -159,7 +159,7 @@ def _several(
         raise lacking(f"{nodes} nodes: the file has no interface with a speed", origin, f"--set {NIC_GBS}=50")
     if sum(nets) > 0:
         own["nic_gbs"] = sum(nets) / count
-    shared = f"{len(nets)} interfaces of {sum(nets):g} GB/s are shared by {count} GPUs, " if nets else ""
+    shared = f"{len(nets)} interfaces, {sum(nets):g} GB/s together, are shared by {count} GPUs, " if nets else ""
     network = {"count": count * nodes, "topology": "nodes", "link": dict(link), "nodes": own}
     return network, f"{shared}{NIC_NS:g} ns each (system.sips.nodes.nic_gbs, nic_latency_ns)"
 
