@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,26 @@ def test_osu_checked_its_data(tmp_path: Path) -> None:
     failed = read(file(tmp_path, log[::-1].replace("ssaP", "liaF", 1)[::-1]), ranks=4)
     assert [row.bytes for row in failed.rows] == list(SIZES[:2])
     assert any("data were wrong at 1048576" in note for note in failed.notes)
+
+
+@pytest.mark.parametrize(
+    "mark",
+    ["2024-11-11T10:22:33.123456789Z ", "2024-11-11T10:22:33.1Z stdout F ", "[1,0]<stdout>:", "osu-1  | ", "0: "],
+)
+def test_rows_behind_marks_of_launchers(tmp_path: Path, mark: str) -> None:
+    for text in (osu("MPI Allreduce Latency Test"), imb("Allreduce", 4, 1.0)):
+        log = file(tmp_path, "".join(f"{mark}{line}\n" for line in text.splitlines()))
+        assert figures(read(log, ranks=4)) == [(size, us(size)) for size in SIZES]
+    words = osu("MPI Allreduce Latency Test") + "the host has seen an error 8388608 12.5\n"
+    assert figures(read(file(tmp_path, words), ranks=4))[-1] == (1 << 20, us(1 << 20))
+
+
+def test_long_lines_take_no_long_time(tmp_path: Path) -> None:
+    """Of numbers that are no row: a pattern went over the rest of the line from each of them."""
+    log = file(tmp_path, osu("MPI Allreduce Latency Test") + f"{'1 1.1 ' * 680}x\n" * 100)
+    began = time.process_time()
+    assert len(read(log, ranks=4).rows) == 3
+    assert time.process_time() - began < 3
 
 
 @pytest.mark.parametrize(

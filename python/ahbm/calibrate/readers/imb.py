@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 
 from ahbm.calibrate.readers.size import Size, Way, check_line, refused
-from ahbm.calibrate.readers.text import PREFIX
+from ahbm.calibrate.readers.text import cells
 
 NAMES = {
     "allreduce": "all_reduce",
@@ -26,7 +26,6 @@ NAMES = {
 }
 _TITLE = re.compile(r"#\s*Benchmarking\s+(\w{1,40})\s*$")
 _PROCESSES = re.compile(r"#\s*#processes\s*=\s*(\d{1,9})\b")
-_ROW = re.compile(r"(.*?)(?:^|(?<=[\s:>\])|]))(\d{1,18}(?:\s+\d+(?:\.\d+)?){2,12})\s*$")
 _TIMES = ("t_avg[usec]", "t_pure[usec]")
 
 
@@ -66,11 +65,9 @@ def sizes(
             titles = line[line.index("#bytes") :].split()
             if not any(time in titles for time in _TIMES):
                 raise refused("AHBM-F210", f"columns without t_avg[usec]: {line.strip()[:100]}", origin, line=number)
-        elif counted and titles and (row := _ROW.match(line)) is not None:
-            values = row[2].split()
-            if len(values) == len(titles) and (not row[1].strip() or PREFIX.fullmatch(row[1].strip())):
-                us = next(values[titles.index(time)] for time in _TIMES if time in titles)
-                wrong = values[titles.index("defects")] if "defects" in titles else None
-                yield Size(values[0], (Way(us, wrong),), number, f"run {tables}")
+        elif counted and titles and (row := cells(line, len(titles))) is not None:
+            us = next(row[titles.index(time)] for time in _TIMES if time in titles)
+            wrong = row[titles.index("defects")] if "defects" in titles else None
+            yield Size(row[0], (Way(us, wrong),), number, f"run {tables}")
     said["counts"] = "share"
     said["noted"] = "times of the Intel MPI Benchmarks are the mean of the ranks"

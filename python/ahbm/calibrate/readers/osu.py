@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 
 from ahbm.calibrate.readers.size import Size, Way, check_line, refused
-from ahbm.calibrate.readers.text import PREFIX
+from ahbm.calibrate.readers.text import cells
 
 TITLE = re.compile(r"#\s*OSU\s+(.{1,60}?)\s+(Latency|Bandwidth|Bibandwidth|Message Rate)\b.{0,80}", re.IGNORECASE)
 NAMES = {
@@ -27,11 +27,9 @@ NAMES = {
     "scatter": "scatter",
 }
 """The last words of titles, small, without what joins them."""
-_ROW = re.compile(r"(.*?)(?:^|(?<=[\s:>\])|]))(\d{1,18})\s+(\d+\.\d+)((?:\s+(?:\d+(?:\.\d+)?|Pass|Fail))*)\s*$")
 _COLUMN = re.compile(r"[A-Z][A-Za-z_. ]*?\s?\((?:us|%)\)|Iterations|Validation|Transmit Size")
 _TIMES = ("Latency(us)", "Avg Latency(us)", "Pure Comm.(us)")
 """The columns that have the time of the collective alone."""
-_DELIMITED = re.compile(r"\S.*[:>\])|]\s*$")
 
 
 def is_log(content: str) -> bool:
@@ -77,13 +75,9 @@ def sizes(lines: list[str], origin: str, said: dict[str, str], wanted: str | Non
                 raise refused("AHBM-F210", f"columns that are not known: {names.strip()[:100]}", origin, line=number)
             columns, hidden = 1 + len(titles), hidden or titles[place] == _TIMES[-1]
             checked = titles.index("Validation") if "Validation" in titles else None
-        elif columns and (row := _ROW.match(line)) is not None:
-            before = row[1].strip()
-            times = [row[3], *row[4].split()]
-            whole = 1 + len(times) == columns
-            if whole and (not before or (PREFIX.fullmatch(before) and _DELIMITED.match(before))):
-                wrong = None if checked is None else int(times[checked] == "Fail")
-                yield Size(row[2], (Way(times[place], wrong),), number, f"run {runs}")
+        elif columns and (row := cells(line, columns)) is not None and "." in row[1]:
+            wrong = None if checked is None else int(row[1 + checked] == "Fail")
+            yield Size(row[0], (Way(row[1 + place], wrong),), number, f"run {runs}")
     said["counts"] = "share"
     said["noted"] = "times of OSU's benchmarks are the mean of the ranks"
     if hidden:

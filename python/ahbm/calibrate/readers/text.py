@@ -14,8 +14,8 @@ COLUMNS = "bytes,dtype,time_us,algbw_gbs,busbw_gbs,time_in_place_us"
 HEADER = ("size", "count", "type", "redop", "root")
 """The columns of nccl-tests' text before those of both ways; operator and root may be blank."""
 RANK = re.compile(r"#\s*Rank\s+(\d+)\b.*?\bon\s+(\S+)\s+device\s+\S+\s+\[\S+\]\s*(.*)")
-_MESSAGE = re.compile(r"\S+:\d+:\d+ \[\d+\] NCCL (?:INFO|WARN|TRACE)\b.*")
-"""What NCCL_DEBUG writes, maybe beside a row."""
+_MESSAGE = re.compile(r"\S{1,200}:\d{1,9}:\d{1,9} \[\d{1,4}$")
+"""What NCCL_DEBUG writes before `] NCCL INFO`, maybe beside a row."""
 _PROGRAM = re.compile(r"(?:test starting: |/)(\w{1,40}_perf)\b")
 _TIME = re.compile(r"N/A|[-+]?(?:[\d.]+(?:[eE][-+]?\d+)?|nan|inf)", re.IGNORECASE)
 TYPES = frozenset(
@@ -45,15 +45,36 @@ PREFIX = re.compile(r"\S{1,200}(?:\s+\S{1,200}){0,3}\s*|\S{1,200}(?:\s+\S{1,200}
 has more words than four ends as such a mark does: `Mon Nov 11 10:22:33 2024[1,0]<stdout>:`."""
 
 
+_SIZE = re.compile(r"(.*[:>\])|])?(\d{1,18})")
+_CELL = re.compile(r"\d{1,18}(?:\.\d{1,18})?|Pass|Fail")
+_ENDS = re.compile(r".*[:>\])|]|(?:.*\s)?\S*\d:\d\d:\d\d\S*(?: std(?:out|err) [FP])?")
+"""How what launchers write ends: with a mark, or with a time of the day."""
+
+
+def cells(line: str, columns: int) -> list[str] | None:
+    """The cells of a row of so many numbers, behind what a launcher writes before a line; none for what is no row."""
+    *before, first = line.split()[: 1 - columns] or [""]
+    rest = line.split()[1 - columns :]
+    size = _SIZE.fullmatch(first)
+    if size is None or len(rest) != columns - 1 or not all(map(_CELL.fullmatch, rest)):
+        return None
+    prefix = " ".join([*before, size[1] or ""]).strip()
+    if prefix and not (PREFIX.fullmatch(prefix) and _ENDS.fullmatch(prefix)):
+        return None
+    return [size[2], *rest]
+
+
 def without_prefix(line: str) -> str:
     """A line of nccl-tests without what a launcher writes before those of each process (mpirun, srun, kubectl)."""
     stripped = line.strip()
     row = _ROW.search(stripped)
-    if "NCCL" in stripped and (message := _MESSAGE.search(stripped)) is not None:
-        # A row may stand before or behind what another process wrote.
-        if row is None or message.start() > row.start():
-            return without_prefix(stripped[: message.start()]) if message.start() else ""
-        return stripped[row.start() :]
+    if (mark := stripped.find("] NCCL ")) >= 0:
+        before = max(mark - 240, 0)
+        if (message := _MESSAGE.search(stripped[before:mark])) is not None:
+            # A row may stand before or behind what another process wrote.
+            if row is None or before + message.start() > row.start():
+                return without_prefix(stripped[: before + message.start()])
+            return stripped[row.start() :]
     at = row.start() if row is not None else stripped.find("#")
     return stripped[at:] if at > 0 and PREFIX.fullmatch(stripped[:at]) else stripped
 
