@@ -99,6 +99,13 @@ def test_a_file_without_gpus_says_which_one_has_them(tmp_path: Path) -> None:
         machine(tmp_path, '<!DOCTYPE a [<!ENTITY b "c">]>' + system([gpu(at, []) for at in range(2)]))
 
 
+def test_files_that_no_node_has_are_refused_at_once(tmp_path: Path) -> None:
+    deep = "<pci>" * 20_000 + gpu(0, []) + gpu(1, []) + "</pci>" * 20_000
+    for text in (deep, "".join(gpu(at, [(SWITCH[0], 1, SWITCH[1])]) for at in range(10_000))):
+        with pytest.raises(TopologyError, match="AHBM-T104"):
+            machine(tmp_path, f'<system version="1"><cpu>{text}</cpu></system>')
+
+
 def matrix(title: str, cells: list[list[str]]) -> str:
     names = [f"GPU{at}" for at in range(len(cells))]
     rows = [f"{name}   " + "   ".join(row) for name, row in zip(names, cells, strict=True)]

@@ -30,6 +30,8 @@ from ahbm.config.others.smi import BLACKWELL_GBS, NIC_GBS, NIC_NS, NVLINK_GBS, N
 
 LANES = {"2.5": 15, "5": 30, "8": 60, "16": 120, "32": 240, "64": 480}
 """Hundreds of Mbit/s of a lane of PCIe, by its GT/s."""
+DEEPEST, MOST_GPUS = 64, 576
+"""Elements inside each other, and GPUs that NVLink joins (a GB200 NVL576)."""
 UNSTATED = 60
 """Of a lane whose speed nobody states."""
 SWITCH, TO_GPU = "0x0680", ("0x0300", "0x0302", "0x0380", "0x1200")
@@ -41,10 +43,17 @@ XGMI_GBS, XGMI_MI300_GBS = 50.0, 64.0
 def read(text: str, origin: str, asked: Mapping[str, object]) -> Described:
     """See `ahbm.config.others.read`."""
     root = xml(text, origin)
+    level = [root]
+    for _ in range(DEEPEST):
+        level = [child for element in level for child in element]
+    if level:
+        raise wrong(f"more than {DEEPEST} elements are inside each other", origin)
     places = [pci for pci in root.iter("pci") if pci.find("gpu") is not None]
     if len(places) < 2:
         message = f"{len(places)} GPUs: without two, there is nothing that they are joined by"
         raise wrong(message, origin, "NCCL_TOPO_DUMP_FILE=FILE writes what NCCL found, with all GPUs of the node")
+    if len(places) > MOST_GPUS:
+        raise wrong(f"{len(places)} GPUs are more than {MOST_GPUS}", origin)
     ordered = _ordered(places, origin)
     gpus = {str(pci.get("busid")).lower(): at for at, pci in enumerate(ordered)}
     if len(gpus) < len(ordered):
