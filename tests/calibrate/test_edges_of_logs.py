@@ -197,6 +197,33 @@ def test_the_intel_mpi_benchmarks(tmp_path: Path) -> None:
         read(file(tmp_path, imb("PingPong", 2, 1.0, "t[usec]   Mbytes/sec x")))
 
 
+@pytest.mark.parametrize(
+    ("row", "what"),
+    [
+        ("1K,13.1", "'1K' is no whole number of bytes"),
+        ("1024,", "'' stands where the time of 1024 bytes should"),
+        ('1024,"1,313.1"', "'1,313.1' stands where the time of 1024 bytes should"),
+    ],
+)
+def test_cells_of_a_table_of_ones_own(tmp_path: Path, row: str, what: str) -> None:
+    """They may be quoted; what is no number is named, in words of tables."""
+    head = '# op: all_reduce\n# ranks: 4\n"bytes","time_us"\n"64","9.5"\n'
+    log = file(tmp_path, head, "own.csv")
+    assert is_table(log) and figures(read(log)) == [(64, 9.5)]
+    with pytest.raises(FormatError, match="AHBM-F211") as caught:
+        read(file(tmp_path, head + row + "\n", "own.csv"))
+    assert what in str(caught.value)
+
+
+def test_documents_of_nccl_tests(tmp_path: Path) -> None:
+    """`-J`: a way that the program does not have is N/A; two documents are two runs."""
+    ways = {"out_of_place": {"time": 12.5, "nwrong": 0}, "in_place": {"time": "N/A", "nwrong": "N/A"}}
+    document = {"args": ["./alltoall_perf"], "ranks": [{}, {}], "results": [{"size": 1024, **ways}]}
+    assert figures(read(file(tmp_path, json.dumps(document)))) == [(1024, 12.5)]
+    with pytest.raises(FormatError, match="AHBM-F212 2 documents"):
+        read(file(tmp_path, json.dumps(document) + "\n" + json.dumps(document)))
+
+
 def test_compare_takes_what_its_hints_name(tmp_path: Path) -> None:
     gather = TEXT.replace("all_reduce_perf", "all_gather_perf")
     both = file(tmp_path, TEXT + gather, "both.log")

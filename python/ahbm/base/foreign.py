@@ -126,7 +126,7 @@ _LINES: tuple[tuple[str, Known], ...] = (
     (r"\W*(\[\d*m)?GPU0\s+(GPU1|CPU Affinity|NIC0)", SMI),
     (r"Time \(%\)\s*,\s*Total Time \(ns\)", Known("a summary of `nsys stats`")),
     (r"NPUs Count\s*,", TACOS),
-    (r"bytes\s*,", Known("a table of measured times", _TIMES)),
+    (r"\"?bytes\"?\s*,", Known("a table of measured times", _TIMES)),
     (r"device\s*,.*latency_us", Known("a table of kernels", _TABLE)),
     (_NCCL_TUNER + r"\s*\d", Known("a tuning file of NCCL", _TUNER)),
     (r"(export\s+)?UCC_\w+\s*=", Known("a configuration of UCC", _TUNER)),

@@ -16,7 +16,7 @@ from ahbm.config.topology import ASSUMED, load_machine, with_ranks
 from ahbm.errors import ConfigError
 from ahbm.runs.measure import run
 
-_TABLE = re.compile(r"^\s*(bytes\s*,|collective,)|#\s*size\s+count\b|_perf\b", re.MULTILINE)
+_TABLE = re.compile(r"^\s*(\"?bytes\"?\s*,|collective,)|#\s*size\s+count\b|_perf\b", re.MULTILINE)
 
 
 @dataclass(frozen=True)

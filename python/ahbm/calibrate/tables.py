@@ -200,10 +200,16 @@ def _spelled(name: str) -> str:
 
 def _row(size: Size, times: int, origin: str) -> Row:
     """The quicker of both ways counts: what is slower was disturbed. Without right data, none does."""
-    try:
-        nbytes, us = int(str(size.bytes)) * times, [float(str(way.us)) for way in size.ways]
-    except ValueError as error:
-        raise refused("AHBM-F211", str(error), origin, line=size.line) from error
+    if not re.fullmatch(r"\s*\d{1,18}\s*", str(size.bytes)):
+        hint = "1024, without a unit"
+        raise refused("AHBM-F211", f"{str(size.bytes)[:40]!r} is no whole number of bytes", origin, hint, size.line)
+    nbytes, us = int(str(size.bytes)) * times, []
+    for way in size.ways:
+        try:
+            us.append(float(str(way.us)))
+        except ValueError as error:
+            message = f"{str(way.us)[:40]!r} stands where the time of {nbytes} bytes should, in us"
+            raise refused("AHBM-F211", message, origin, line=size.line) from error
     if not 0 < nbytes <= LARGEST:
         raise refused("AHBM-F211", f"{nbytes} bytes are no size", origin, line=size.line)
     if not us or not all(isfinite(time) and 0 < time <= SLOWEST_US for time in us):

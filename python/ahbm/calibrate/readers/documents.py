@@ -34,6 +34,8 @@ def sizes(text: str, origin: str, said: dict[str, str]) -> Iterator[Size]:
         data, lines = _parsed(text)
     except (ValueError, RecursionError) as error:
         raise refused("AHBM-F210", f"it is no JSON: {error}", origin) from error
+    if any(isinstance(each, dict) and "results" in each for _, each in lines):
+        raise refused("AHBM-F212", f"{len(lines)} documents one after the other", origin, "a file for each run")
     if lines:
         yield from rccl.results(lines, origin, said)
         return
@@ -68,7 +70,7 @@ def sizes(text: str, origin: str, said: dict[str, str]) -> Iterator[Size]:
         ways = [way for name in ("out_of_place", "in_place") if isinstance(way := each.get(name), dict)]
         if any("cpu_time" in way for way in ways):
             raise of_cpu(origin, place)
-        times = [Way(way["time"], way.get("nwrong")) for way in ways if way.get("time") is not None]
+        times = [Way(way["time"], way.get("nwrong")) for way in ways if way.get("time") not in (None, "N/A")]
         of = " ".join(str(each[key])[:40] for key in ("type", "redop", "root") if each.get(key) is not None)
         yield Size(each.get("size"), tuple(times), place, of)
 

@@ -134,8 +134,8 @@ def sizes(lines: list[str], origin: str, said: dict[str, str], wanted: str | Non
                 key, _, value = stripped.lstrip("#").partition(":")
                 if key.strip() in ("op", "ranks", "nodes", "accelerator") and value.strip():
                     said.setdefault(key.strip(), value.strip())
-        elif stripped.startswith("bytes,"):
-            columns = {name.strip(): at for at, name in enumerate(stripped.split(","))}
+        elif re.match(r"\"?bytes\"?\s*,", stripped):
+            columns = {name.strip(' "'): at for at, name in enumerate(stripped.split(","))}
             if "time_us" not in columns:
                 raise refused("AHBM-F210", "a CSV without time_us", origin, f"the columns are {COLUMNS}", number)
         elif columns is not None:
