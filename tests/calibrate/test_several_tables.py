@@ -69,7 +69,16 @@ def test_one_collective_of_several_is_asked_for(tmp_path: Path) -> None:
 
 def test_sizes_of_one_table_still_grow(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="sizes grow"):
-        read(log(tmp_path, "./all_reduce_perf\n" + HEAD + rows("sum", 1.0) + rows("sum", 1.0)))
+        read(log(tmp_path, "./all_reduce_perf\n" + HEAD + rows("sum", 1.0) + rows("sum", 1.0, sizes=SIZES[1:])))
+
+
+@pytest.mark.parametrize("sizes", [SIZES, SIZES[:1]])
+def test_cycles_of_all_sizes_under_one_header(tmp_path: Path, sizes: tuple[int, ...]) -> None:
+    """-N: of each size the quickest time counts."""
+    cycles = "".join(rows("sum", factor, sizes=sizes) for factor in (1.1, 0.9, 1.0))
+    table = read(log(tmp_path, "./all_reduce_perf\n" + HEAD + cycles + TAIL))
+    assert times(table) == [round((20 + size / 1e4) * 0.9, 2) for size in sizes]
+    assert any("3 tables" in note for note in table.notes)
 
 
 def osu(what: str = "MPI-CUDA Allreduce", columns: str = "Avg Latency(us)", before: str = "") -> str:

@@ -142,3 +142,10 @@ def test_ranges_and_teams_that_multiply_are_too_many_rules(tmp_path: Path) -> No
     many = ",".join(f"{at}-{at + 1}" for at in range(20_000))
     with pytest.raises(BudgetError, match="AHBM-B214"):
         string(f"allreduce:{many}:[{many}]:@0", tmp_path)
+
+
+@pytest.mark.parametrize("value", ["allreduce:0-4k:@ring#", "#allreduce:0-4k:@ring", "allreduce::0-4k:@ring##"])
+def test_empty_parts_of_a_string_are_skipped(value: str, tmp_path: Path) -> None:
+    """As `ucc_str_split` of src/utils/ucc_string.c does."""
+    (rule,) = string(value, tmp_path).rules
+    assert (rule.algorithm, rule.nbytes.least, rule.nbytes.most) == ("ring", 0, 4096)

@@ -20,7 +20,24 @@ FILES = {
     "tuner.conf": ("allreduce,0,65536,tree,ll,2,-1,-1,-1,-1\n", "a tuning file of NCCL", "--evaluate tuner.conf"),
     "ucc.conf": ("UCC_TL_UCP_TUNE=allreduce:0-4k:@0\n", "a configuration of UCC", "--evaluate ucc.conf"),
     "plan.xml": ('<algo name="a" proto="LL"/>\n', "a plan of MSCCL in XML", "ahbm run plan.xml"),
-    "topo.xml": ('<system version="1"/>\n', "NCCL's topology in XML", "-t topo.xml --set base="),
+    "topo.xml": ('<system version="1"/>\n', "NCCL's topology in XML", "ahbm topology topo.xml"),
+    "rocm.txt": ("== ROCm System Management Interface ==\n", "the matrices of rocm-smi", "ahbm topology rocm.txt"),
+    "amd.txt": ("LINK TYPE TABLE:\n", "the tables of amd-smi topology", "nothing here reads it"),
+    "smi.txt": ("| NVIDIA-SMI 550.54.15 |\n", "not the matrix of `nvidia-smi topo -m`", "nothing here reads it"),
+    "host.txt": ("Machine (2015GB total)\n", "the text of lstopo", "nothing here reads it"),
+    "ns3.txt": ("3 1 2\n2\n0 2 400Gbps 0.0005ms 0\n", "a network of ns-3", "nothing here reads it"),
+    "first.json": (json.dumps({"topologies-per-dim": ["Ring"]}), "a network of ASTRA-sim 1.0", "nothing here reads it"),
+    "system.json": (json.dumps({"scheduling-policy": "LIFO"}), "a system file of ASTRA-sim", "--system-configuration"),
+    "bw.log": ("  RDMA_Write BW Test\n", "a log of perftest", "nothing here reads it"),
+    "copies.log": ("nvbandwidth Version: v0.5\n", "a log of copies between pairs of GPUs", "nothing here reads it"),
+    "imb.log": ("#    Intel(R) MPI Benchmarks 2021.7\n", "a log of the Intel MPI Benchmarks", "ahbm calibrate imb.log"),
+    "tests.json": ('{"average_bus_bandwidth": {}}', "a log of nccl-tests or rccl-tests", "ahbm calibrate tests.json"),
+    "nccl.conf": ("NCCL_ALGO=Ring\n", "variables of NCCL", "--evaluate nccl.conf"),
+    "a.nsys-rep": (b"\x00NSYS", "a report of Nsight Systems", "nsys export --type sqlite"),
+    "a.ncu-rep": (b"NVR\x00", "a report of Nsight Compute", "nothing here reads it"),
+    "sum.csv": ("Time (%),Total Time (ns),Instances\n", "a summary of `nsys stats`", "nothing here reads it"),
+    "memory.pickle": (b"\x80\x04}(X\x0d\x00\x00\x00device_traces", "a snapshot of PyTorch's memory", "nothing here"),
+    "model.pt": (b"PK\x03\x04\x00", "a zip archive", "nothing here reads it"),
     "page.xml": ("<root/>\n", "XML", "nothing here reads it"),
     "rings.xml": ('<graphs version="1"/>\n', "graphs of NCCL in XML", "ahbm topology rings.xml"),
     "hosts.xml": ('<platform version="4.1"/>\n', "a platform of SimGrid in XML", "ahbm topology hosts.xml"),
@@ -32,6 +49,10 @@ FILES = {
     "paths.json": (json.dumps({"8-Chunk paths": {}}), "a schedule of TE-CCL", "ahbm run paths.json"),
     "sccl.json": (json.dumps({"sccl_type": "algorithm"}), "an algorithm of SCCL or TACCL", "ahbm run sccl.json"),
     "plan.json": (json.dumps({"name": "a", "gpus": []}), "an MSCCL++ execution plan", "ahbm run plan.json"),
+    "before.json": (
+        json.dumps({"name": "a", "gpus": [{"id": 0, "inputChunks": 1, "chunkGroups": 1}]}),
+        "of versions before 0.7", "nothing here reads it",
+    ),
     "kineto.json": (json.dumps({"traceEvents": []}), "a trace of PyTorch's profiler", "ahbm run kineto.json"),
     "trace_view.json": (
         json.dumps([{"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "Ascend Hardware"}}]),
@@ -60,10 +81,21 @@ READS = {
     "check": PLANS,
     "run": PLANS,
     "convert": PLANS,
-    "calibrate": {"log.txt", "prefixed.log", "osu.log", "table.csv", "kernels.csv", "kineto.json", "bench.json"},
+    "calibrate": {
+        "log.txt",
+        "prefixed.log",
+        "osu.log",
+        "table.csv",
+        "kernels.csv",
+        "kineto.json",
+        "bench.json",
+        "imb.log",
+        "tests.json",
+    },
     "topology": {
         "machine.yaml",
         "topo.xml",
+        "rocm.txt",
         "rings.xml",
         "hosts.xml",
         "topo.txt",
@@ -98,8 +130,8 @@ def test_an_error_says_what_a_file_is(tmp_path: Path, command: str) -> None:
 def test_an_error_of_an_option_says_what_a_file_is(tmp_path: Path, option: str) -> None:
     # Lines of comments alone are a ccl.yaml without entries.
     own = {
-        "--ccl": {"rules.yaml", "log.txt", "osu.log"},
-        "--evaluate": {"tuner.conf", "ucc.conf", "plan.xml", "rules.yaml"},
+        "--ccl": {"rules.yaml", "log.txt", "osu.log", "imb.log"},
+        "--evaluate": {"tuner.conf", "ucc.conf", "plan.xml", "rules.yaml", "nccl.conf"},
     }[option]
     command = {"--ccl": ["run", "all_reduce", "--no-data"], "--evaluate": ["tune", "all_reduce", "-t", "npu_ring_8"]}[
         option
@@ -163,3 +195,9 @@ def test_a_store_of_a_sweep_is_known_by_its_folder(tmp_path: Path) -> None:
     for command in ("run", "check", "report", "explain"):
         code, out, err = run("ahbm", [command, "rows"], tmp_path)
         assert code != 0 and "rows is a store of a sweep: `ahbm sweep show rows` reads it" in out + err
+
+
+def test_an_empty_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "rank0.json").write_bytes(b"")
+    code, out, err = run("ahbm", ["run", "rank0.json"], tmp_path)
+    assert code != 0 and "rank0.json is an empty file" in out + err

@@ -14,6 +14,7 @@ from ahbm.base import foreign
 from ahbm.config.others import read
 from ahbm.config.topology import assumed, load_machine
 from ahbm.errors import TopologyError
+from ahbm.job.astra_machine import machine as of_dimensions
 from support.commands import run
 
 NODE = "\tGPU0\tGPU1\tGPU2\tGPU3\tNIC0\tCPU Affinity\n" + "".join(
@@ -168,8 +169,9 @@ def test_networks_of_astra_sim_are_those_of_its_command(tmp_path: Path) -> None:
     text = "topology: [Ring, FullyConnected]\nnpus_count: [4, 2]\nbandwidth: [50.0, 25.0]\nlatency: [500.0, 100.0]\n"
     both = machine(tmp_path, text, "net.yml")
     assert (both.topology, both.sips) == ("custom", 8) and len(both.links_between_sips()) == 24
-    with pytest.raises(TopologyError, match="AHBM-T104"):
-        machine(tmp_path, text.replace("FullyConnected", "Switch"), "net.yml")
+    switched = machine(tmp_path, text.replace("FullyConnected", "Switch"), "net.yml")
+    of_its_command = of_dimensions([("Ring", 4, 50.0, 500.0), ("Switch", 2, 25.0, 100.0)], "net.yml")
+    assert switched.links_between_sips() == of_its_command.links_between_sips()
     with pytest.raises(TopologyError, match="AHBM-T104"):
         machine(tmp_path, text.replace("[50.0, 25.0]", "[50.0]"), "net.yml")
 
@@ -257,3 +259,36 @@ def test_changed_bytes_are_a_machine_or_a_typed_error(text: str, data: st.DataOb
             assert error.code in ("AHBM-T104", "AHBM-T106")
         except ahbm.AhbmError as error:  # YAML that is none
             assert found == foreign.ASTRA_NETWORK, error
+
+
+def test_hosts_behind_routers(tmp_path: Path) -> None:
+    """Of routing Floyd and Dijkstra, routes are single links, and ways the shortest ones."""
+    routes = "".join(
+        f'<link id="l{at}" bandwidth="{at + 1}GBps" latency="1us"/>'
+        f'<route src="h{at}" dst="r{at % 2}"><link_ctn id="l{at}"/></route>'
+        for at in range(4)
+    )
+    text = '<platform version="4.1"><zone id="z" routing="Floyd">' + "".join(f'<host id="h{at}"/>' for at in range(4))
+    text += '<router id="r0"/><router id="r1"/><link id="up" bandwidth="9GBps" latency="2us"/>' + routes
+    text += '<route src="r0" dst="r1"><link_ctn id="up"/></route></zone></platform>'
+    found = machine(tmp_path, text)
+    assert (found.sips, found.topology) == (4, "custom")
+    report = ahbm.run("all_reduce", "ring_allreduce", found, bytes_per_rank=4096)
+    assert report.right and report.latency_ns > 2 * 3 * (1000 + 2000 + 1000)
+
+
+def test_switches_of_one_of_several_dimensions(tmp_path: Path) -> None:
+    """Ring of 2, switches of 3, ring of 2: a switch joins the NPUs that differ in the second dimension alone."""
+    text = "topology: [Ring, Switch, Ring]\nnpus_count: [2, 3, 2]\nbandwidth: [50, 25, 10]\nlatency: [100, 500, 900]\n"
+    found = machine(tmp_path, text, "net.yml")
+    assert (found.sips, found.topology) == (12, "custom")
+    described = read(text, "net.yml", foreign.ASTRA_NETWORK, {})
+    assert described.sips["relays"] == 4
+    joined: dict[int, list[int]] = {}
+    for link in described.sips["edges"]:
+        if link["to"] >= 12:
+            joined.setdefault(link["to"] - 12, []).append(link["from"])
+            assert link["latency_ns"] == 500
+    of_switches = {at: sorted(npus) for at, npus in joined.items()}
+    assert of_switches == {0: [0, 2, 4], 1: [1, 3, 5], 2: [6, 8, 10], 3: [7, 9, 11]}
+    assert ahbm.run("all_reduce", "ring_allreduce", found, bytes_per_rank=4096 * 3).right

@@ -181,3 +181,52 @@ def test_a_dump_with_text_that_nobody_needs_is_read_and_run(tmp_path: Path) -> N
         file.write_text(file.read_text().replace("pg_status", "pg\0status"))
     assert isinstance(report := open_(folder, topology="npu_ring_8").run(), JobReport)
     assert len(report.ranks) == 3
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_values_that_stand_in_several_places(tmp_path: Path, protocol: int) -> None:
+    """Dumps that a script has read and written again share lists: `pickle` names what it has written before."""
+    sizes, types, frames = [[4, 8]], ["Float"], [{"name": "step", "filename": "/home/me/train.py", "line": 7}]
+    calls = [
+        entry(number, "all_reduce", seq=number + 1, input_sizes=sizes, output_sizes=sizes, input_dtypes=types,
+              output_dtypes=types, frames=frames)
+        for number in range(3)
+    ]  # fmt: skip
+    config = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}}
+    (tmp_path / "d").mkdir()
+    for rank in range(2):
+        document = {"version": "2.10", "pg_config": config, "entries": calls[: 3 - rank], "again": [calls, calls]}
+        (tmp_path / "d" / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(document, protocol=protocol))
+    code, out, _ = run("ahbm", ["check", "d"], tmp_path)
+    assert code != 0 and "rank 1 does not take part in a all_reduce" in out
+    assert "all_reduce of 128 bytes  [all_reduce train.py:7, call 3 of its group" in out
+
+
+def test_a_list_that_stands_in_itself_is_refused(tmp_path: Path) -> None:
+    entries: list[Any] = [entry(0, "all_reduce")]
+    entries[0]["frames"] = entries
+    (tmp_path / "d").mkdir()
+    document = {"version": "2.10", "pg_config": {}, "entries": entries}
+    (tmp_path / "d" / "nccl_trace_rank_0").write_bytes(pickle.dumps(document, protocol=4))
+    code, out, _ = run("ahbm", ["check", "d"], tmp_path)
+    assert code != 0 and "AHBM-F183" in out and "stands in two places" in out
+
+
+def test_dumps_of_the_first_schema(tmp_path: Path) -> None:
+    """Version 1.x states no groups, and numbers calls as `seq_id`."""
+    (tmp_path / "d").mkdir()
+    for rank, count in ((0, 2), (1, 1)):
+        calls = [entry(number, "all_reduce", seq=number + 1) for number in range(count)]
+        for call in calls:
+            call["seq_id"] = call.pop("collective_seq_id")
+            del call["process_group"]
+        document = {"version": "1.5", "entries": calls}
+        (tmp_path / "d" / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(document, protocol=2))
+    code, out, _ = run("ahbm", ["check", "d"], tmp_path)
+    assert code != 0 and "rank 1 does not take part in a all_reduce" in out and "its call number 2" in out
+
+
+def test_a_dump_of_json_without_entries_is_none(tmp_path: Path) -> None:
+    (tmp_path / "trace_0.json").write_text(json.dumps({"version": "2.10", "pg_config": {}}))
+    code, out, _ = run("ahbm", ["check", "trace_0.json"], tmp_path)
+    assert code != 0 and "the dump has no entries" in out

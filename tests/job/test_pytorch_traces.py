@@ -260,3 +260,27 @@ def test_dimensions_of_a_mesh_besides_replicas_stay_one_rank(tmp_path: Path) -> 
     step = replayed(path, replicas=4)
     assert {(call.group, call.bytes, call.ranks) for call in step.calls} == {("mesh_dp", 1 << 20, 4)}
     assert any("groups of one rank are left out" in finding.message for finding in step.warnings)
+
+
+def test_marks_of_editors_and_nulls_do_no_harm(tmp_path: Path) -> None:
+    expected = replayed(write(tmp_path)).times_hash
+    for rank in range(2):
+        old = tmp_path / f"rank{rank}_trace.json.gz"
+        document = json.loads(gzip.decompress(old.read_bytes()))
+        document["traceEvents"].append(None)
+        (tmp_path / f"rank{rank}_trace.json").write_bytes(b"\xef\xbb\xbf" + json.dumps(document).encode())
+        old.unlink()
+    assert replayed(tmp_path / "rank0_trace.json").times_hash == replayed(tmp_path).times_hash == expected
+
+
+def test_kernels_that_communicate_by_themselves_are_named(tmp_path: Path) -> None:
+    """They are no calls of a library: their recorded time, waiting included, is computing."""
+    assert not any("communicate" in finding.message for finding in replayed(write(tmp_path)).warnings)
+    name = "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 2>(vllm::RankData*)"
+    for rank in range(2):
+        document = json.loads(gzip.decompress((tmp_path / f"rank{rank}_trace.json.gz").read_bytes()))
+        kernel = next(event for event in document["traceEvents"] if event["name"] == "gemm")
+        kernel["name"] = name
+        (tmp_path / f"rank{rank}_trace.json.gz").write_bytes(gzip.compress(json.dumps(document).encode()))
+    (told,) = [w.message for w in replayed(tmp_path).warnings if "communicate" in w.message]
+    assert told.endswith("waited for other ranks: vllm::cross_device_reduce_1stage")

@@ -258,6 +258,9 @@ def test_groups_that_a_trace_only_names_are_those_of_the_file_beside_it(tmp_path
         names.add(attributes["pg_name"]["stringVal"])
     with pytest.raises(AhbmError, match=r"AHBM-U234 (.|\n)*--groups"):
         replayed(tmp_path, ranks)
+    (tmp_path / "comm_group.json").write_text("{}")
+    with pytest.raises(AhbmError, match=r"AHBM-U234 (.|\n)*--groups .*comm_group\.json"):
+        replayed(tmp_path, ranks)
     (tmp_path / "job.groups.json").write_text(json.dumps({"9": [0]} | {name: [0, 1] for name in names}))
     assert replayed(tmp_path, ranks).latency_ns == whole.latency_ns
     (tmp_path / "other.json").write_text('{"9": [0]}')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import signal
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -230,6 +231,19 @@ MACHINES = (
     "\tGPU0\tGPU1\tGPU2\nGPU0\tX\tNV2\tSYS\nGPU1\tNV2\tX\tPIX\nGPU2\tSYS\tPIX\tX\n",
     '<graphs version="1">\n<graph id="0" pattern="4" speedintra="12" speedinter="6">\n<channel>\n<gpu dev="0"/>\n'
     '<gpu dev="1"/>\n</channel>\n</graph>\n</graphs>\n',
+    '<system version="1">\n<cpu numaid="0">\n<pci busid="0000:01:00.0" class="0x060400" link_speed="32.0 GT/s PCIe">\n'
+    '<pci busid="0000:02:00.0" class="0x030200" link_speed="16.0 GT/s PCIe" link_width="16">\n<gpu dev="0" sm="90">\n'
+    '<nvlink target="0000:03:00.0" count="4" tclass="0x030200"/>\n</gpu>\n</pci>\n<pci busid="0000:03:00.0">\n'
+    '<gpu dev="1" sm="90">\n<nvlink target="0000:02:00.0" count="4" tclass="0x030200"/>\n</gpu>\n</pci>\n</pci>\n'
+    '<nic><net name="mlx5_0" speed="400000"/></nic>\n</cpu>\n</system>\n',
+    '<system version="1">\n<cpu>\n<pci busid="1"><gpu rank="0" dev="0" sm="100"><nvlink target="a" count="9"\n'
+    'tclass="0x068000"/></gpu></pci>\n<pci busid="2"><gpu rank="1" dev="1"><xgmi target="1" count="1"/></gpu></pci>\n'
+    '</cpu>\n</system>\n',
+    "== ROCm System Management Interface ==\n== Hops between two GPUs ==\n  GPU0 GPU1\nGPU0 0 1\nGPU1 1 0\n"
+    "== Link Type between two GPUs ==\n  GPU0 GPU1\nGPU0 0 XGMI\nGPU1 XGMI 0\n",
+    '<platform version="4.1">\n<host id="a"/>\n<host id="b"/>\n<router id="r"/>\n<link id="l" bandwidth="1GBps"/>\n'
+    '<route src="a" dst="r">\n<link_ctn id="l"/>\n</route>\n<route src="b" dst="r"><link_ctn id="l"/></route>\n'
+    '</platform>',
     '<platform version="4.1">\n<cluster id="c" radical="0-3" bw="1GBps"\n lat="1us" bb_lat="1us"/>\n</platform>',
     '<platform version="4.1">\n<host id="a"/>\n<host id="b"/>\n<link id="l" bandwidth="1GBps" latency="1us"/>\n'
     '<route src="a" dst="b">\n<link_ctn id="l"/>\n</route>\n</platform>',
@@ -247,6 +261,10 @@ LOGS = (
     "2048 512 float sum -1 21.1 1 1 0\n"
     "1024 256 float prod -1 20.1 1 1 0\n2048 512 float prod -1 21.1 1 1 0\n",
     "# OSU MPI Allreduce Latency Test v7.3\n# Size       Avg Latency(us)\n4    1.50\n8    1.60\n16    1.70\n",
+    "# OSU MPI All-to-All Personalized Exchange Latency Test v7.4\n# Size   Avg Latency(us)   Iterations   Validation\n"
+    "4    1.50  1000  Pass\n8    1.60  1000  Fail\n16    1.70  1000  Pass\n",
+    "# Benchmarking Allreduce \n# #processes = 8 \n#bytes #repetitions  t_min[usec]  t_max[usec]  t_avg[usec]\n"
+    "0 1000 0.02 0.03 0.03\n8 1000 1.02 1.03 1.03\n16 1000 2.02 2.03 2.03\n# Benchmarking Bcast\n# #processes = 2\n",
     "# ranks: 8\n# op: all_reduce\nbytes,time_us\n8,1\n16,2\n32,3\n",
 )  # fmt: skip
 
@@ -267,7 +285,8 @@ def logs(chance: Random, folder: Path) -> None:
     for _ in range(chance.randrange(4)):
         text = _changed(text, chance)
     path = folder / "test.log"
-    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    content = text.encode(chance.choice(["utf-8", "utf-8", "utf-16"]), "surrogatepass")
+    path.write_bytes(gzip.compress(content) if chance.random() < 0.1 else content)
     read_table(path, ranks=chance.choice([None, 2, 8]))
 
 

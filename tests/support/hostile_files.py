@@ -25,6 +25,7 @@ TUNERS = (
     "[allreduce]\nUCC_TL_NCCL_TUNE=allreduce:cuda:inf:[2-8]:@ring\n",
     '{"allreduce": [{"min_bytes": 0, "max_bytes": 65536,\n "algorithm": "tree", "protocol": "ll"}]}\n',
     "algorithms:\n  all_reduce:\n  - {max_bytes: 4096, algorithm: tree_allreduce}\n  - {algorithm: ring_allreduce}\n",
+    "NCCL_ALGO=^ring;allreduce:tree,nvls;broadcast:ring\nNCCL_PROTO=allreduce:LL,LL128\nNCCL_MIN_NCHANNELS=8\n",
     "RCCL_MSCCLPP_THRESHOLD=1048576\nNCCL_ALGO=Ring\nNCCL_PROTO=^LL\nMSCCLPP_FORCE_NCCL_FALLBACK_OPERATION=all\n",
 )
 SCHEDULES = (
@@ -145,6 +146,9 @@ def dumps(chance: Random, folder: Path) -> None:
             "pg_status": {},
             "entries": entries,
         }
+        if chance.random() < 0.3:
+            entries[1]["input_sizes"] = entries[1]["output_sizes"] = entries[0]["input_sizes"]
+            entries[chance.randrange(2)]["frames"] = chance.choice([entries[0]["frames"], entries[1]["input_sizes"]])
         for _ in range(chance.randrange(3)):
             document = changed_facts(document, chance)
         if chance.random() < 0.5:

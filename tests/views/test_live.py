@@ -248,6 +248,14 @@ def test_a_new_algorithm_is_shown_with_its_editor(tmp_path: Path, monkeypatch: p
     assert item.kind == "module"
 
 
+def test_a_file_that_nothing_here_runs_is_named(tmp_path: Path) -> None:
+    log = tmp_path / "test.log"
+    log.write_text("# nThread 1 nGpus 8 minBytes 1024\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="AHBM-C144") as caught:
+        live.found_in(log, "all_reduce", None)
+    assert "a log of nccl-tests" in str(caught.value)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
 @pytest.mark.parametrize(("width", "dark"), [(1400, False), (390, True)])

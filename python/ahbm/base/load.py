@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import codecs
 import errno
 import os
 import stat
@@ -12,6 +13,8 @@ from pathlib import Path
 
 MAX_BYTES = 1 << 28
 """A file that is longer is nothing that this project reads."""
+GZIP, ZSTANDARD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+"""How packed files begin."""
 if sys.platform == "win32":
     _FLAGS = os.O_BINARY  # or it changes the ends of lines
 else:
@@ -75,15 +78,37 @@ def _opened(name: str, flags: int) -> int:
 
 
 def load_text(path: str | Path, most: int = MAX_BYTES) -> str:
-    """The text of a UTF-8 file, with one kind of line end.
+    """The text of a file in UTF-8, or in UTF-16 with a byte order mark, with one kind of line end and without the mark.
 
     Raises OSError as `load_bytes`, and for bytes that are no text.
     """
     try:
-        text = load_bytes(path, most).decode("utf-8")
+        text = decoded(load_bytes(path, most))
     except UnicodeDecodeError as error:
         raise OSError(errno.EILSEQ, f"it is no UTF-8 text at byte {error.start}", str(path)) from error
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def decoded(content: bytes, errors: str = "strict") -> str:
+    """Bytes as text: UTF-16 where they begin with its byte order mark, as PowerShell's `>` writes, else UTF-8.
+
+    Raises UnicodeDecodeError, unless `errors` says what stands for bytes that are no text.
+    """
+    utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return content.decode("utf-16" if utf16 else "utf-8-sig", errors)
+
+
+def load_log(path: str | Path, most: int = MAX_BYTES) -> str:
+    """The text that programs printed, packed by gzip or Zstandard or not, as `load_text`; bytes that are no text become
+    U+FFFD, for not all that writes into a log is UTF-8. Raises OSError as `load_bytes`, for the unpacked text, too."""
+    content = load_bytes(path, most)
+    if content.startswith((GZIP, ZSTANDARD)):
+        from ahbm._core import unpacked  # `ahbm --help` needs none of it
+
+        content = unpacked(content, most + 1)
+        if len(content) > most:
+            raise OSError(errno.EFBIG, f"it has more than {most} bytes", str(path))
+    return decoded(content, "replace").replace("\r\n", "\n").replace("\r", "\n")
 
 
 _parsing = threading.Lock()

@@ -10,14 +10,13 @@ from typing import Any
 
 from ahbm.base import foreign
 from ahbm.base.collectives import COLLECTIVES
-from ahbm.base.load import beginning
-from ahbm.calibrate.readers.osu import is_log
+from ahbm.calibrate.readers import imb, osu, rccl
 from ahbm.calibrate.tables import Table, interpolated
 from ahbm.config.topology import ASSUMED, load_machine, with_ranks
 from ahbm.errors import ConfigError
 from ahbm.runs.measure import run
 
-_TABLE = re.compile(r"^\s*(bytes\s*,|collective,)|#\s*size\s+count\b|_perf\b", re.MULTILINE)
+_TABLE = re.compile(r"^\s*(\"?bytes\"?\s*,|collective,)|#\s*size\s+count\b|_perf\b", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -74,8 +73,12 @@ class Beside:
 
 def is_table(path: str | Path) -> bool:
     """Whether a file is a measured table, by its beginning."""
-    head = beginning(path, foreign.LOOKED_AT).decode("utf-8", "replace")
-    return not head.lstrip().startswith(("{", "<")) and (is_log(head) or _TABLE.search(head) is not None)
+    head = foreign.ESCAPES.sub("", foreign.head_of(path))
+    if head.startswith('{"log"'):
+        return _TABLE.search(head) is not None or osu.is_log(head) or imb.is_log(head)
+    if head.lstrip().startswith(("{", "<")):
+        return foreign.of_text(head) is foreign.LOG
+    return rccl.is_csv(head) or osu.is_log(head) or imb.is_log(head) or _TABLE.search(head) is not None
 
 
 def predicted(table: Table, topology: str | None, overrides: Mapping[str, object]) -> Beside:

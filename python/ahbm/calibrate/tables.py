@@ -1,4 +1,5 @@
-"""Tables of measured collectives: the text and JSON of nccl-tests and rccl-tests, OSU's text, and CSV.
+"""Tables of measured collectives: the text and JSON of nccl-tests and rccl-tests, the text of the OSU
+micro-benchmarks and the Intel MPI Benchmarks, and CSV.
 
 What is read comes from strangers.
 """
@@ -16,10 +17,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ahbm.base import foreign
 from ahbm.base.collectives import COLLECTIVES
-from ahbm.base.load import load_text
+from ahbm.base.load import load_log
 from ahbm.base.yaml_source import did_you_mean
-from ahbm.calibrate.readers import documents, osu, rccl, text
+from ahbm.calibrate.readers import documents, imb, osu, rccl, text
+from ahbm.calibrate.readers.documents import printed
 from ahbm.calibrate.readers.size import MOST_ROWS, WHAT, Size, refused
 from ahbm.errors import FormatError
 
@@ -96,19 +99,24 @@ def read(path: str | Path, collective: str | None = None, ranks: int | None = No
     """
     origin = str(path)
     try:
-        content = load_text(path, MOST_BYTES)
+        content = load_log(path, MOST_BYTES)
     except OSError as error:
         raise FormatError("AHBM-F210", f"{origin} cannot be read: {error.strerror or error}") from error
+    digest = hashlib.sha256(content.encode()).hexdigest()[:16]
+    content = printed(foreign.ESCAPES.sub("", content))
     said: dict[str, str] = {}
     body = content.lstrip()
+    wanted = None if collective is None else _spelled(collective)
     if re.match(r"\{|\[\s*[\[\]{]", body):  # no line of MPI, which names a rank: [1,0]<stdout>:
         found = documents.sizes(content, origin, said)
-    elif body.startswith("collective,"):
+    elif rccl.is_csv(body):
         found = rccl.results(rccl.rows(content, origin), origin, said)
     elif osu.is_log(content):
-        found = osu.sizes(content.split("\n"), origin, said)
+        found = osu.sizes(content.split("\n"), origin, said, wanted)
+    elif imb.is_log(content):
+        found = imb.sizes(content.split("\n"), origin, said, wanted, ranks)
     else:
-        found = text.sizes(content.split("\n"), origin, said, None if collective is None else _spelled(collective))
+        found = text.sizes(content.split("\n"), origin, said, wanted)
     sizes = list(itertools.islice(found, MOST_ROWS + 1))
     if len(sizes) > MOST_ROWS:
         raise refused("AHBM-F210", f"more than {MOST_ROWS} rows", origin, line=sizes[-1].line)
@@ -118,7 +126,7 @@ def read(path: str | Path, collective: str | None = None, ranks: int | None = No
             if _spelled(said.get(key, str(value))) != _spelled(str(value)):
                 raise refused("AHBM-F212", f"the table says {key} {said[key]}, and {value} is given", origin)
             said[key] = str(value)
-    return _table(Path(path).name, hashlib.sha256(content.encode()).hexdigest()[:16], sizes, said, origin)
+    return _table(Path(path).name, digest, sizes, said, origin)
 
 
 def _table(name: str, digest: str, sizes: list[Size], said: Mapping[str, str], origin: str) -> Table:
@@ -130,6 +138,9 @@ def _table(name: str, digest: str, sizes: list[Size], said: Mapping[str, str], o
     op = _spelled(said["op"])
     if op not in COLLECTIVES:
         raise refused("AHBM-F212", f"unknown collective {op[:60]!r}", origin, did_you_mean(op[:60], COLLECTIVES))
+    if said["ranks"] == "1":
+        message = "each process measured alone: the table is of one rank"
+        raise refused("AHBM-F212", message, origin, "build nccl-tests with MPI=1, or start it with -g")
     ranks = _whole(said["ranks"], "ranks", origin, 2, MOST_RANKS)
     nodes = _whole(said.get("nodes", "1"), "nodes", origin, 1, ranks)
     if ranks % nodes:
@@ -156,6 +167,9 @@ def _table(name: str, digest: str, sizes: list[Size], said: Mapping[str, str], o
     if "nodes" not in said:
         notes.append(f"{name} does not say on how many nodes its {ranks} ranks were: one is supposed (--nodes)")
     right = tuple(row for row in rows if row.measured)
+    if not right:
+        why = notes[0].partition(": ")[2] if sizes else "all rows are of 0 bytes"
+        raise refused("AHBM-F211", why, origin, line=(sizes or empty)[0].line)
     return Table(name, digest, op, ranks, nodes, said.get("accelerator", "")[:60], right, tuple(notes))
 
 
@@ -186,10 +200,16 @@ def _spelled(name: str) -> str:
 
 def _row(size: Size, times: int, origin: str) -> Row:
     """The quicker of both ways counts: what is slower was disturbed. Without right data, none does."""
-    try:
-        nbytes, us = int(str(size.bytes)) * times, [float(str(way.us)) for way in size.ways]
-    except ValueError as error:
-        raise refused("AHBM-F211", str(error), origin, line=size.line) from error
+    if not re.fullmatch(r"\s*\d{1,18}\s*", str(size.bytes)):
+        hint = "1024, without a unit"
+        raise refused("AHBM-F211", f"{str(size.bytes)[:40]!r} is no whole number of bytes", origin, hint, size.line)
+    nbytes, us = int(str(size.bytes)) * times, []
+    for way in size.ways:
+        try:
+            us.append(float(str(way.us)))
+        except ValueError as error:
+            message = f"{str(way.us)[:40]!r} stands where the time of {nbytes} bytes should, in us"
+            raise refused("AHBM-F211", message, origin, line=size.line) from error
     if not 0 < nbytes <= LARGEST:
         raise refused("AHBM-F211", f"{nbytes} bytes are no size", origin, line=size.line)
     if not us or not all(isfinite(time) and 0 < time <= SLOWEST_US for time in us):

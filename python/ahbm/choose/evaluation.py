@@ -263,7 +263,7 @@ def evaluate(
     and as `ahbm.choose.formats.read` and `Oracle`.
     """
     read = formats.read(file, format)
-    name = _collective(file, read.rules, collective)
+    name = _collective(file, read, collective)
     if read.format == _CCL:
         ccl = file
     if measured is not None:
@@ -297,10 +297,13 @@ def beside(folder: Path, table: OracleTable, jobs: int | None = None) -> Evaluat
 _CCL = ccl.FORMAT.name
 
 
-def _collective(file: object, rules: Rules, wanted: str | None) -> str:
-    known = list(dict.fromkeys(rule.collective for rule in rules))
-    if wanted is not None and (wanted in known or not rules):
+def _collective(file: object, read: Read, wanted: str | None) -> str:
+    known = list(dict.fromkeys(rule.collective for rule in read.rules))
+    if wanted is not None and (wanted in known or not known):
         return wanted
+    if not known:
+        why = "; ".join([*read.notes, *(finding.message for finding in read.findings)])
+        raise ConfigError("AHBM-C146", f"{file} has no rule", hint=why[:400] or None)
     message = ", ".join(known) or "nothing"
     if wanted is not None:
         raise ConfigError("AHBM-C146", f"{file} has no rule for {wanted}: it is for {message}")

@@ -47,6 +47,14 @@ def compare(
     after: Annotated[Path | None, typer.Argument(help="The same now.")] = None,
     *,
     swept: Swept,
+    collective: Annotated[
+        str | None,
+        typer.Option(
+            "--collective",
+            autocompletion=completion.collectives,
+            help="Of tables that do not say it, or that have several.",
+        ),
+    ] = None,
     as_gate: Annotated[bool, typer.Option("--gate", help="Fail when anything is slower, wrong or gone.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -62,8 +70,10 @@ def compare(
     from ahbm.runs import compare as c
 
     if is_table(before):
-        _tables(context, before, after, swept, as_json)
+        _tables(context, before, after, swept, collective, as_json)
         return
+    if collective is not None:
+        refuse_given(context, "what is compared says its collective", ["collective"])
     if after is None:
         _measured(context, before, swept, as_gate, as_json)
         return
@@ -86,20 +96,23 @@ def compare(
     _tell(c.compare(c.load(before), c.load(after)), as_gate, as_json)
 
 
-def _tables(context: typer.Context, before: str, after: Path | None, swept: Swept, as_json: bool) -> None:
+def _tables(
+    context: typer.Context, before: str, after: Path | None, swept: Swept, collective: str | None, as_json: bool
+) -> None:
     """A measured table, beside another one or a machine."""
     from ahbm.calibrate import beside, tables
 
-    given = ("before", "after", "topologies", "settings", "as_json", "ranks")
+    given = ("before", "after", "topologies", "settings", "collective", "as_json", "ranks")
     refuse_given(context, "a measured table is compared as it is", [n for n in context.params if n not in given])
+    if swept.ranks is not None and not swept.ranks.isdigit():
+        raise ConfigError("AHBM-C146", "a table is of one number of ranks", hint="--ranks 8")
+    ranks = int(swept.ranks) if swept.ranks else None
+    table = tables.read(before, collective, ranks)
     if after is not None:
-        refuse_given(context, "two tables are compared as they are", ["topologies", "settings", "ranks"])
-        found = beside.measured(tables.read(before), tables.read(after))
+        refuse_given(context, "two tables are compared as they are", ["topologies", "settings"])
+        found = beside.measured(table, tables.read(after, collective, ranks))
     else:
-        if swept.ranks is not None and not swept.ranks.isdigit():
-            raise ConfigError("AHBM-C146", "a table is of one number of ranks", hint="--ranks 8")
-        ranks = int(swept.ranks) if swept.ranks else None
-        found = beside.predicted(tables.read(before, ranks=ranks), swept.topology, replace(swept, ranks=None).overrides)
+        found = beside.predicted(table, swept.topology, replace(swept, ranks=None).overrides)
     typer.echo(json.dumps(found.to_json(), indent=2) if as_json else found.text())
 
 

@@ -310,7 +310,8 @@ def _is_python(script: Path) -> bool:
     """Whether it does something; comments and values alone are also those of logs and configurations."""
     try:
         body = ast.parse(load_bytes(script), str(script)).body
-        return any(not isinstance(node, ast.Expr | ast.AnnAssign) or any(map(_calls, ast.walk(node))) for node in body)
+        values = ast.Expr | ast.Assign | ast.AnnAssign
+        return any(not isinstance(node, values) or any(map(_calls, ast.walk(node))) for node in body)
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return False
 

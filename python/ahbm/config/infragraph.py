@@ -1,9 +1,9 @@
 """InfraGraph: descriptions of machines as graphs of devices, components and links, read as a network between SIPs.
 
-The package `infragraph` (MIT) has the schema, expands a document to its graph, and translates topologies of NCCL and
-lstopo in XML. What is done here is to find the network of that graph: which XPUs there are, over what they reach each
-other inside a host, and over which interfaces and switches between hosts. What a graph does not say is taken from a
-machine that the user names, and told.
+The package `infragraph` (MIT) has the schema, expands a document to its graph, and translates topologies of lstopo in
+XML. What is done here is to find the network of that graph: which XPUs there are, over what they reach each other
+inside a host, and over which interfaces and switches between hosts. What a graph does not say is taken from a machine
+that the user names, and told.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _HINT = "pip install 'ahbm[infragraph]'"
 
 
 def is_document(text: str) -> bool:
-    """Whether a text, by its content, is an InfraGraph document, or a topology in XML that its package translates."""
+    """Whether a text, by its content, is an InfraGraph document, or a topology of lstopo for its package."""
     head = text[: 1 << 16].lstrip("\ufeff \t\r\n")
     if head.startswith("<"):
-        return _root(head) in ("system", "topology")
+        return _root(head) == "topology"
     if head.startswith("{"):
         return ('"components"' in head and '"choice"' in head) or ('"devices"' in head and '"instances"' in text)
     keys = set(re.findall(r"^(\w+)\s*:", head, re.MULTILINE))
@@ -115,17 +115,16 @@ def _document(text: str, path: Path) -> dict[str, Any]:
 
 
 def _translated(text: str, path: Path) -> Any:
-    """The host that a topology of NCCL or lstopo in XML describes, translated by the package."""
+    """The host that a topology of lstopo in XML describes, translated by the package."""
     if ("<!DOCTYPE" in text and "[" in text.partition("<!DOCTYPE")[2].partition(">")[0]) or "<!ENTITY" in text:
         raise _refused(path, "the XML declares entities", "remove its DOCTYPE")
-    tool = "nccl" if _root(text[: 1 << 16]) == "system" else "lstopo"
-    parser = needed(f"infragraph.translators.{tool}_translator", f"infragraph does not translate {tool}", _HINT)
+    parser = needed("infragraph.translators.lstopo_translator", "infragraph does not translate lstopo", _HINT)
     name = re.sub(r"\W+", "_", path.name.partition(".")[0]) or "host"
     # The translators read files whose names end in .xml alone.
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder, "topology.xml")
         copy.write_text(text, encoding="utf-8")
-        return (parser.NcclParser if tool == "nccl" else parser.LstopoParser)(str(copy), name).parse()
+        return parser.LstopoParser(str(copy), name).parse()
 
 
 def _each(value: Any) -> Iterator[Mapping[str, Any]]:

@@ -17,10 +17,10 @@ from ahbm._core import AstraSetup, JobCall, Machine
 from ahbm.base import packaged
 from ahbm.base.load import load_text
 from ahbm.config.ccl import are_of, entry_overrides
-from ahbm.config.others.dimensions import GB, MESH, PACKAGED, Dimension, edges
+from ahbm.config.others.described import custom
+from ahbm.config.others.dimensions import GB, MESH, PACKAGED, Dimension, edges, switches
 from ahbm.config.reading import PLAIN
 from ahbm.config.topology import load_machine
-from ahbm.errors import UnsupportedError
 from ahbm.job.astra import FILE_BYTES, AstraFiles
 from ahbm.job.graphs import found as graph_file
 from ahbm.job.graphs import idle as idle_graphs
@@ -37,7 +37,7 @@ def machine(dimensions: Sequence[Dimension], origin: str, roofline: tuple[float,
     """The machine of a network file: one NPU per rank, dimension 0 varying fastest, bandwidths in GB/s of 10^9 bytes.
     roofline: TFLOPS and GB/s of an NPU, which give computations that only state operations and bytes their time.
 
-    Raises UnsupportedError (AHBM-U235) for a switch among several dimensions, TopologyError for a machine too big.
+    Raises TopologyError for a machine too big.
     """
     costs = {} if roofline is None else dict(zip(("peak_tflops", "memory_gbs"), roofline, strict=True))
     if len(dimensions) == 1 and dimensions[0][0] != MESH:
@@ -47,15 +47,9 @@ def machine(dimensions: Sequence[Dimension], origin: str, roofline: tuple[float,
         keys = {"count": npus, **link, **inside}
         inner = {f"pe.roofline.{key}": value for key, value in costs.items()}
         return load_machine(PACKAGED[shape], {f"system.sips.{key}": value for key, value in keys.items()} | inner)
-    if any(shape == "Switch" for shape, *_ in dimensions):
-        raise UnsupportedError(
-            "AHBM-U235",
-            f"{origin}: a Switch among several dimensions",
-            hint="a machine has one switch, or rings and full connections of several dimensions; --parity has all",
-        )
     text: dict[str, Any] = yaml.safe_load(load_text(packaged.TOPOLOGIES / f"{PACKAGED['Ring']}.yaml"))
     count = prod(npus for _, npus, *_ in dimensions)
-    text["system"] = {"sips": {"count": count, "topology": "custom", "edges": list(edges(dimensions))}}
+    text["system"] = {"sips": custom(count, switches(dimensions), edges(dimensions))}
     if costs:
         text["pe"]["roofline"] = costs
     return Machine.from_yaml(yaml.safe_dump(text), origin)

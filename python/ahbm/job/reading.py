@@ -88,8 +88,16 @@ def read(path: str | Path, how: How = AS_IT_IS) -> Workload:
         raise BudgetError(error.code, error.message, sites=error.sites, hint=hint) from None
     except UnsupportedError as error:
         beside = _groups_beside(Path(path))
-        if error.code != "AHBM-U234" or how.groups is not None or not beside.is_file():
+        if error.code != "AHBM-U234" or how.groups is not None:
             raise
+        if not beside.is_file():
+            # ASTRA-sim names the file in its command line.
+            folder = Path(path) if Path(path).is_dir() else Path(path).parent
+            likely = sorted(folder.glob("*comm_group*.json"))
+            if not likely:
+                raise
+            hint = f"--groups {likely[0]}, if the groups in it are those of the trace"
+            raise UnsupportedError(error.code, error.message, sites=error.sites, hint=hint) from None
         job = reading(groups=read_groups(beside))
     return job if how.replicas is None else job.replicated(how.replicas)
 

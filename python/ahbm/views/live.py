@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
 
+from ahbm.base import foreign
 from ahbm.base.arguments import whole
 from ahbm.base.sizes import parse_size
 from ahbm.base.store import store
@@ -301,6 +302,9 @@ def found_in(target: Path | None, collective: str, topology: str | Path | None) 
             return [Item(target.name, "module", target.resolve())]
         if not target.exists() and not list(target.parent.glob(f"{target.name}.*")):
             raise ConfigError("AHBM-C144", f"{target} is no file and no folder")
+        if (other := foreign.known(target)) is not None and not other.is_read_by("run", ()):
+            hint = other.advice(str(target))
+            raise ConfigError("AHBM-C144", f"{target} is no module, no plan and no job", hint=hint)
         return [Item(target.name, "target", target)]
     folder = target or Path()
     modules = sorted({*folder.glob("*.py"), *folder.glob("algorithms/*.py")})[:MOST_FILES]

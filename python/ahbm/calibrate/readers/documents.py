@@ -11,12 +11,31 @@ from ahbm.calibrate.readers import rccl
 from ahbm.calibrate.readers.size import MOST_ROWS, PROGRAMS, WHAT, Size, Way, of_cpu, refused
 
 
+def printed(text: str) -> str:
+    """What a program printed, where each line of a text is an object that has a line of it as `log` (Docker's
+    json-file); else the text."""
+    if not re.match(r"\s*\{\s*\"log\"\s*:", text):
+        return text
+    lines = []
+    for line in text.split("\n"):
+        try:
+            found = json.loads(line) if line.strip() else {"log": ""}
+        except (ValueError, RecursionError):
+            return text
+        if not isinstance(found, dict) or not isinstance(found.get("log"), str):
+            return text
+        lines.append(found["log"])
+    return "".join(lines)
+
+
 def sizes(text: str, origin: str, said: dict[str, str]) -> Iterator[Size]:
     """`-J` of nccl-tests, `-Z json` of rccl-tests, and `ahbm bench --json`."""
     try:
         data, lines = _parsed(text)
     except (ValueError, RecursionError) as error:
         raise refused("AHBM-F210", f"it is no JSON: {error}", origin) from error
+    if any(isinstance(each, dict) and "results" in each for _, each in lines):
+        raise refused("AHBM-F212", f"{len(lines)} documents one after the other", origin, "a file for each run")
     if lines:
         yield from rccl.results(lines, origin, said)
         return
@@ -51,7 +70,7 @@ def sizes(text: str, origin: str, said: dict[str, str]) -> Iterator[Size]:
         ways = [way for name in ("out_of_place", "in_place") if isinstance(way := each.get(name), dict)]
         if any("cpu_time" in way for way in ways):
             raise of_cpu(origin, place)
-        times = [Way(way["time"], way.get("nwrong")) for way in ways if way.get("time") is not None]
+        times = [Way(way["time"], way.get("nwrong")) for way in ways if way.get("time") not in (None, "N/A")]
         of = " ".join(str(each[key])[:40] for key in ("type", "redop", "root") if each.get(key) is not None)
         yield Size(each.get("size"), tuple(times), place, of)
 

@@ -11,6 +11,12 @@ from typing import Any
 from ahbm.calibrate.readers.size import WHAT, Size, Way, check_line, refused
 
 
+def is_csv(text: str) -> bool:
+    """Whether the first line of a text names the columns of `-Z csv`."""
+    names = {part.strip(" #").lower() for part in text[:4096].split("\n", 1)[0].split(",")}
+    return {"size", "inplace", "time"} <= names
+
+
 def rows(text: str, origin: str) -> Iterator[tuple[int, dict[str, str]]]:
     """The rows of `-Z csv` of rccl-tests by the names of its header."""
     names: list[str] = []

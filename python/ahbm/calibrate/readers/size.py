@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from ahbm.errors import FormatError, Site
 
 MOST_LINE, MOST_ROWS = 4096, 4096
-WHAT = "the text or JSON of nccl-tests or rccl-tests, a log of OSU's collectives, or a CSV of bytes,time_us"
+WHAT = (
+    "the text or JSON of nccl-tests or rccl-tests, a log of OSU's or Intel's MPI benchmarks, or a CSV of bytes,time_us"
+)
 PROGRAMS = {
     "all_reduce_perf": "all_reduce",
     "all_gather_perf": "all_gather",

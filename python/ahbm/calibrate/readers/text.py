@@ -8,11 +8,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from ahbm.calibrate.readers.size import PROGRAMS, Size, Way, check_line, of_cpu, refused
+from ahbm.errors import FormatError
 
 COLUMNS = "bytes,dtype,time_us,algbw_gbs,busbw_gbs,time_in_place_us"
 HEADER = ("size", "count", "type", "redop", "root")
 """The columns of nccl-tests' text before those of both ways; operator and root may be blank."""
 RANK = re.compile(r"#\s*Rank\s+(\d+)\b.*?\bon\s+(\S+)\s+device\s+\S+\s+\[\S+\]\s*(.*)")
+_MESSAGE = re.compile(r"\S{1,200}:\d{1,9}:\d{1,9} \[\d{1,4}$")
+"""What NCCL_DEBUG writes before `] NCCL INFO`, maybe beside a row."""
+_PROGRAM = re.compile(r"(?:test starting: |/)(\w{1,40}_perf)\b")
 _TIME = re.compile(r"N/A|[-+]?(?:[\d.]+(?:[eE][-+]?\d+)?|nan|inf)", re.IGNORECASE)
 TYPES = frozenset(
     (
@@ -36,14 +40,41 @@ TYPES = frozenset(
 )
 """nccl-tests' names of types."""
 _ROW = re.compile(rf"(?<![^\s:>\])|])\d+\s+\d+\s+(?:{'|'.join(sorted(TYPES))})\s")
-PREFIX = re.compile(r"\S{1,200}(?:\s+\S{1,200}){0,3}\s*")
-"""What launchers write before a line: `0: `, `[0] `, `[1,0]<stdout>:`, `[pod/name/container] `, a time of the day."""
+PREFIX = re.compile(r"\S{1,200}(?:\s+\S{1,200}){0,3}\s*|\S{1,200}(?:\s+\S{1,200}){4,7}(?<=[:>\])|])\s*")
+"""What launchers write before a line: `0: `, `[0] `, `[1,0]<stdout>:`, `[pod/name/container] `, a time of the day. What
+has more words than four ends as such a mark does: `Mon Nov 11 10:22:33 2024[1,0]<stdout>:`."""
+
+
+_SIZE = re.compile(r"(.*[:>\])|])?(\d{1,18})")
+_CELL = re.compile(r"\d{1,18}(?:\.\d{1,18})?|Pass|Fail")
+_ENDS = re.compile(r".*[:>\])|]|(?:.*\s)?\S*\d:\d\d:\d\d\S*(?: std(?:out|err) [FP])?")
+"""How what launchers write ends: with a mark, or with a time of the day."""
+
+
+def cells(line: str, columns: int) -> list[str] | None:
+    """The cells of a row of so many numbers, behind what a launcher writes before a line; none for what is no row."""
+    *before, first = line.split()[: 1 - columns] or [""]
+    rest = line.split()[1 - columns :]
+    size = _SIZE.fullmatch(first)
+    if size is None or len(rest) != columns - 1 or not all(map(_CELL.fullmatch, rest)):
+        return None
+    prefix = " ".join([*before, size[1] or ""]).strip()
+    if prefix and not (PREFIX.fullmatch(prefix) and _ENDS.fullmatch(prefix)):
+        return None
+    return [size[2], *rest]
 
 
 def without_prefix(line: str) -> str:
     """A line of nccl-tests without what a launcher writes before those of each process (mpirun, srun, kubectl)."""
     stripped = line.strip()
     row = _ROW.search(stripped)
+    if (mark := stripped.find("] NCCL ")) >= 0:
+        before = max(mark - 240, 0)
+        if (message := _MESSAGE.search(stripped[before:mark])) is not None:
+            # A row may stand before or behind what another process wrote.
+            if row is None or before + message.start() > row.start():
+                return without_prefix(stripped[: before + message.start()])
+            return stripped[row.start() :]
     at = row.start() if row is not None else stripped.find("#")
     return stripped[at:] if at > 0 and PREFIX.fullmatch(stripped[:at]) else stripped
 
@@ -65,6 +96,8 @@ def sizes(lines: list[str], origin: str, said: dict[str, str], wanted: str | Non
     of the same collective and ranks.
     """
     skips, runs = False, 0
+    cycles: dict[str, tuple[str, int]] = {}
+    last = next((at for at in range(len(lines), 0, -1) if lines[at - 1].strip()), 0)
     columns: dict[str, int] | None = None
     layout: Layout | None = None
     first = head = Head()
@@ -73,6 +106,9 @@ def sizes(lines: list[str], origin: str, said: dict[str, str], wanted: str | Non
         check_line(line, origin, number)
         stripped = without_prefix(line)
         op = next((op for program, op in PROGRAMS.items() if re.search(rf"\b{program}\b", stripped)), None)
+        if op is None and wanted is None and (other := _PROGRAM.search(stripped)) is not None:
+            message = f"{other[1]} measures nothing that is read"
+            raise refused("AHBM-F210", message, origin, f"read are {', '.join(PROGRAMS)}", number)
         rank = RANK.match(stripped)
         if has_rows and (op or rank):
             head, has_rows, skips = Head(), False, False
@@ -98,8 +134,8 @@ def sizes(lines: list[str], origin: str, said: dict[str, str], wanted: str | Non
                 key, _, value = stripped.lstrip("#").partition(":")
                 if key.strip() in ("op", "ranks", "nodes", "accelerator") and value.strip():
                     said.setdefault(key.strip(), value.strip())
-        elif stripped.startswith("bytes,"):
-            columns = {name.strip(): at for at, name in enumerate(stripped.split(","))}
+        elif re.match(r"\"?bytes\"?\s*,", stripped):
+            columns = {name.strip(' "'): at for at, name in enumerate(stripped.split(","))}
             if "time_us" not in columns:
                 raise refused("AHBM-F210", "a CSV without time_us", origin, f"the columns are {COLUMNS}", number)
         elif columns is not None:
@@ -117,8 +153,18 @@ def sizes(lines: list[str], origin: str, said: dict[str, str], wanted: str | Non
             if not has_rows and head is not first:
                 _check_same(head, first, origin, number)
             has_rows = True
-            found = layout.row(parts, origin, number)
-            yield replace(found, of=f"{found.of} {runs}" if runs else found.of)
+            try:
+                found = layout.row(parts, origin, number)
+            except FormatError:
+                if number < last or len(lines) > last:
+                    raise
+                said["noted"] = f"line {number}: the file ends in the middle of this row, which does not count"
+                continue
+            of = f"{found.of} {runs}" if runs else found.of
+            # `-N` repeats all sizes under one header.
+            begins, cycle = cycles.get(of, (parts[0], 0))
+            cycles[of] = begins, cycle + (parts[0] == begins)
+            yield replace(found, of=f"{of}, cycle {cycles[of][1]}" if cycles[of][1] > 1 else of)
     if first.numbers:
         said.setdefault("ranks", str(len(first.numbers)))
         said.setdefault("nodes", str(len(first.hosts)))
@@ -157,6 +203,11 @@ class Layout:
             raise refused("AHBM-F210", message, origin, "time algbw busbw #wrong, once or twice", number)
         return cls(tuple(way), ways, stamped)
 
+    def _is_cut(self, nbytes: str, values: list[str]) -> bool:
+        """Whether a row with one value more than its ways have has operator and root, and lacks the last column: times
+        and bandwidths fit each other behind both, and do not behind one."""
+        return self.way[:2] == ("time", "algbw") and not _fit(nbytes, *values[1:3]) and _fit(nbytes, *values[2:4])
+
     def row(self, parts: list[str], origin: str, number: int) -> Size:
         """Raises FormatError (AHBM-F211)."""
         values = parts[3 : -2 if self.stamped else None]
@@ -166,6 +217,9 @@ class Layout:
         if not there:
             message = f"a row of {len(parts)} columns, under a header of {len(HEADER) + self.ways * size}"
             raise refused("AHBM-F211", message, origin, line=number)
+        if len(values) - there * size == 1 and self._is_cut(parts[0], values):
+            message = "a row that is cut: its operator and root are there, and its last column is not"
+            raise refused("AHBM-F211", message, origin, line=number)
         wrong = self.way.index("#wrong") if "#wrong" in self.way else None
         ways = [values[len(values) - n * size :][:size] for n in range(there, 0, -1)]
         for time, *_ in ways:
@@ -174,6 +228,14 @@ class Layout:
                 raise refused("AHBM-F211", message, origin, line=number)
         found = [Way(way[0], None if wrong is None else way[wrong]) for way in ways if way[0] != "N/A"]
         return Size(parts[0], tuple(found), number, " ".join([parts[2], *values[: len(values) - there * size]]))
+
+
+def _fit(nbytes: str, us: str, gbs: str) -> bool:
+    """Whether a bandwidth is that of so many bytes in such a time, as far as two digits tell."""
+    try:
+        return abs(int(nbytes) / float(us) / 1000 - float(gbs)) <= 0.01 + 0.05 * float(gbs)
+    except (ValueError, ZeroDivisionError):
+        return False
 
 
 def _of_csv(line: str, columns: Mapping[str, int], origin: str, number: int) -> Size:

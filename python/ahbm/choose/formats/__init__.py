@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ahbm.base.yaml_source import did_you_mean
-from ahbm.choose.formats import ccl, msccl, mscclpp, nccl, nccl_sweep, ncclx, ucc
+from ahbm.choose.formats import ccl, msccl, mscclpp, nccl, nccl_env, nccl_sweep, ncclx, ucc
 from ahbm.choose.formats.format import Format, Read, load
 from ahbm.errors import FormatError
 
@@ -22,7 +22,7 @@ FORMATS = {
     )
 }
 """By name, in the order in which a text is offered to them."""
-NAMES = (*FORMATS, msccl.NAME)
+NAMES = (*FORMATS, nccl_env.NAME, msccl.NAME)
 
 
 def read(path: str | Path, format: str | None = None) -> Read:
@@ -40,6 +40,8 @@ def read(path: str | Path, format: str | None = None) -> Read:
     text = load(path)
     if format is None and text.lstrip().startswith("<"):
         return msccl.read(path)
+    if format == nccl_env.NAME or (format is None and nccl_env.claims(text)):
+        return nccl_env.read(text, str(path))
     return (FORMATS[format] if format is not None else claimed(text, path)).read(text, str(path))
 
 

@@ -72,7 +72,8 @@ def unwritable(format: str, rule: Rule, what: str) -> UnsupportedError:
 def number(text: str, origin: str, line: int, what: str) -> int:
     """A whole number, not below 0 and not above what 64 bits hold. Raises FormatError (AHBM-F190)."""
     if not NUMBER.fullmatch(text) or int(text) >= 1 << 64:
-        raise malformed(origin, line, f"{what} is {text[:40]!r}, which is no number of bytes or ranks")
+        hint = "bytes, without a unit" if re.fullmatch(r"[0-9.]+ ?[kKmMgGtT]?i?B?", text) else None
+        raise malformed(origin, line, f"{what} is {text[:40]!r}, which is no number of bytes or ranks", hint)
     return int(text)
 
 

@@ -102,6 +102,8 @@ class _Reader:
         )
 
     def integer(self, text: str, line: int, name: str) -> int:
+        # The plugin's `atoi` ends where digits do: a comment behind the last number does no harm.
+        text = re.sub(r"(?<=\d)\s+#.*", "", text)
         if not _INTEGER.fullmatch(text):
             raise malformed(self.origin, line, f"{name} is {text[:40]!r}, which is no whole number")
         return int(text)
@@ -208,6 +210,8 @@ def _claims(text: str) -> bool:
     fields = first_rows(text)
     if not fields:
         return f"# {_COLUMNS}" in text.splitlines()
+    if fields[0] in NCCL.collectives.values() and len(fields) > 4 and fields[1][:1].isdecimal():
+        return fields[3] in ALGORITHMS or fields[4] in PROTOCOLS
     return len(fields) >= FEWEST and (fields[:2] == _COLUMNS.split(",")[:2] or fields[2].lstrip("-").isdecimal())
 
 

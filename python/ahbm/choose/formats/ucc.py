@@ -169,9 +169,10 @@ def _rules(line: int, value: str, origin: str, notes: dict[str, None]) -> list[R
     memories: dict[tuple[str, ...], None] = {}
 
     def rules() -> Iterator[Rule]:
-        for token in value.split("#"):
+        for token in filter(str.strip, value.split("#")):
             score, memory, found = _token(token.strip(), origin, line, notes)
-            memories[memory] = None
+            if memory is not None:
+                memories[memory] = None
             for rule in found:
                 scores.append(score)
                 yield rule
@@ -186,13 +187,17 @@ def _rules(line: int, value: str, origin: str, notes: dict[str, None]) -> list[R
     return [rule for _, rule in scored]
 
 
-def _token(token: str, origin: str, line: int, notes: dict[str, None]) -> tuple[float, tuple[str, ...], Iterator[Rule]]:
+def _token(
+    token: str, origin: str, line: int, notes: dict[str, None]
+) -> tuple[float, tuple[str, ...] | None, Iterator[Rule]]:
+    """The score of a token, the types of memory of its rules (None without rules), and its rules."""
     collectives, spans, teams = [str(name) for name in UCC.collectives], [ANY], [ANY]
     memory: tuple[str, ...] = ()
     untuned: list[str] = []
     score: float | None = None
     algorithm = ""
-    for part in token.lower().split(":"):
+    # As `ucc_str_split`, which skips what is empty.
+    for part in filter(None, token.lower().split(":")):
         names = part.split(",")
         if part.startswith("@"):
             algorithm = part[1:]
@@ -225,7 +230,7 @@ def _token(token: str, origin: str, line: int, notes: dict[str, None]) -> tuple[
         for span in spans
         for team in teams
     )
-    return score or 0.0, memory, rules
+    return score or 0.0, memory if named else None, rules
 
 
 def _algorithm(collective: str, written: str, origin: str, line: int) -> str:

@@ -12,13 +12,15 @@ from typing import Any
 import yaml
 
 from ahbm.base import foreign
-from ahbm.config.others import astra_network, nccl_graph, schedules, simgrid, smi, synthesizers
+from ahbm.config.others import astra_network, nccl_graph, nccl_topology, rocm, schedules, simgrid, smi, synthesizers
 from ahbm.config.others.described import Described
 
 Reader = Callable[[str, str, Mapping[str, object]], Described]
 _READERS: dict[str, Reader] = {
     foreign.NCCL_GRAPHS.what: nccl_graph.read,
+    foreign.NCCL_TOPOLOGY.what: nccl_topology.read,
     foreign.SMI.what: smi.read,
+    foreign.ROCM.what: rocm.read,
     foreign.ASTRA_NETWORK.what: astra_network.read,
     foreign.SIMGRID.what: simgrid.read,
     foreign.TACCL.what: synthesizers.taccl,

@@ -9,7 +9,7 @@ from typing import Any
 from ahbm.base import foreign
 from ahbm.base.yaml_source import parse
 from ahbm.config.others.described import MOST_SIPS, Described, custom, number, whole, wrong
-from ahbm.config.others.dimensions import GB, MESH, NETWORK, PACKAGED, Dimension, edges
+from ahbm.config.others.dimensions import GB, MESH, NETWORK, PACKAGED, Dimension, edges, switches
 
 KEYS = ("topology", "npus_count", "bandwidth", "latency")
 
@@ -33,19 +33,20 @@ def read(text: str, origin: str, asked: Mapping[str, object]) -> Described:
     if count > MOST_SIPS:
         raise wrong(f"{count} NPUs are more than {MOST_SIPS}", origin)
     assumed = ["its GB/s are of 2^30 bytes", "NPUs whose inside costs nothing", "its job and system file are not read"]
+    if more := [str(key)[:40] for key in values if key not in KEYS]:
+        assumed.append(f"not read: {', '.join(more[:8])}")
     shape, npus, gbs, ns = dimensions[0]
     if len(dimensions) == 1 and shape != MESH:
         switch = {"switch": {"latency_ns": 0}} if shape == "Switch" else {}
         link = {"latency_ns": ns, "bandwidth_gbs": gbs * GB}
         sips: dict[str, Any] = {"count": npus, "topology": NETWORK[shape], "link": link, **switch}
         return Described(foreign.ASTRA_NETWORK.what, PACKAGED[shape], sips, assumed)
-    if any(shape == "Switch" for shape, *_ in dimensions):
-        raise wrong(
-            "a Switch among several dimensions",
-            origin,
-            "one switch, or rings and full connections of several dimensions, are read; `ahbm astra --parity` has all",
-        )
-    return Described(foreign.ASTRA_NETWORK.what, PACKAGED["Ring"], custom(count, 0, edges(dimensions)), assumed)
+    relays = switches(dimensions)
+    if count + relays > MOST_SIPS:
+        raise wrong(f"{count} NPUs and {relays} switches are more than {MOST_SIPS}", origin)
+    if relays:
+        assumed.append("a message takes the shortest way, through switches too, whatever the dimension")
+    return Described(foreign.ASTRA_NETWORK.what, PACKAGED["Ring"], custom(count, relays, edges(dimensions)), assumed)
 
 
 def _listed(value: object) -> list[object]:

@@ -18,12 +18,26 @@ Dimension = tuple[str, int, float, float]
 """Shape, NPUs, GB/s of 2^30 bytes, latency in ns."""
 
 
+def switches(dimensions: Sequence[Dimension]) -> int:
+    """Switches of all dimensions: one for each set of NPUs that differ in nothing else."""
+    count = prod(npus for _, npus, *_ in dimensions)
+    return sum(count // npus for shape, npus, *_ in dimensions if shape == "Switch")
+
+
 def edges(dimensions: Sequence[Dimension]) -> Iterator[dict[str, object]]:
-    """The links between two NPUs that differ in one dimension, each once, both ways."""
+    """The links between two NPUs that differ in one dimension, or of an NPU to the switch of a dimension, each once,
+    both ways. Switches have the numbers behind those of NPUs."""
     strides = [prod(npus for _, npus, *_ in dimensions[:at]) for at in range(len(dimensions))]
     for place in product(*(range(npus) for _, npus, *_ in dimensions)):
         rank = sum(at * stride for at, stride in zip(place, strides, strict=True))
+        first = prod(npus for _, npus, *_ in dimensions)
         for at, stride, (shape, npus, bandwidth, latency) in zip(place, strides, dimensions, strict=True):
+            if shape == "Switch":
+                # Its number among those of the dimension: that of the NPU without the dimension's digit.
+                own = rank // (stride * npus) * stride + rank % stride
+                yield {"from": rank, "to": first + own, "bandwidth_gbs": bandwidth * GB, "latency_ns": latency}
+                first += prod(npus for _, npus, *_ in dimensions) // npus
+                continue
             further = range(at + 1, npus) if shape == "FullyConnected" else [(at + 1) % npus]
             if at == npus - 1 and (shape == MESH or (shape == "Ring" and npus == 2)):
                 continue

@@ -169,10 +169,13 @@ def _radical(text: str, origin: str) -> int:
 
 
 def _routes(root: Element, hosts: list[Element], origin: str) -> Described:
-    """Hosts whose routes are single links, or a link of each of both."""
+    """Hosts whose routes are single links, to each other and to routers, or a link of each of both."""
     places = {host.get("id", ""): at for at, host in enumerate(hosts)}
     if not 2 <= len(places) == len(hosts) <= MOST_SIPS:
         raise wrong(f"{len(hosts)} hosts of {len(places)} names", origin, f"2 to {MOST_SIPS} hosts, each with its id")
+    for router in root.iter("router"):
+        places.setdefault(router.get("id", ""), len(places))
+    relays = len(places) - len(hosts)
     links = {}
     for found in root.iter("link"):
         at = (found.get("id", ""), found.get("bandwidth"), found.get("latency"))
@@ -184,7 +187,7 @@ def _routes(root: Element, hosts: list[Element], origin: str) -> Described:
         named = [str(link.get("id")) for link in route.iter("link_ctn")]
         where = f"the route from {route.get('src')} to {route.get('dst')}"
         if None in ends or any(name not in links for name in named):
-            raise wrong(f"{where} names a host or a link that does not exist", origin)
+            raise wrong(f"{where} names a host, a router or a link that does not exist", origin)
         a, b = int(ends[0] or 0), int(ends[1] or 0)
         if a == b:
             continue
@@ -192,13 +195,18 @@ def _routes(root: Element, hosts: list[Element], origin: str) -> Described:
             edges[a, b] = links[named[0]]
             if route.get("symmetrical", "yes").lower() not in ("no", "false"):
                 edges.setdefault((b, a), links[named[0]])
-        elif len(named) == 2 and own.setdefault(a, named[0]) == named[0] and own.setdefault(b, named[1]) == named[1]:
+        elif (
+            len(named) == 2
+            and max(a, b) < len(hosts)
+            and own.setdefault(a, named[0]) == named[0]
+            and own.setdefault(b, named[1]) == named[1]
+        ):
             continue
         else:
             raise wrong(
                 f"{where} has {len(named)} links",
                 origin,
-                "routes of one link, or of one of either host to a switch between them, are read",
+                "read are routes of one link, between hosts and routers, or of one of either host to a switch",
             )
     if own and edges:
         raise wrong("routes of one link and routes over a switch", origin)
@@ -209,4 +217,5 @@ def _routes(root: Element, hosts: list[Element], origin: str) -> Described:
         return Described(foreign.SIMGRID.what, "npu_switch_8", custom(len(hosts), 1, star), [HOSTS])
     direct = [edge(a, b, gbs, ns) for (a, b), (gbs, ns) in sorted(edges.items())]
     shared = "a link is one way, each way has its own"
-    return Described(foreign.SIMGRID.what, "npu_ring_8", custom(len(hosts), 0, direct), [HOSTS, shared])
+    assumed = [HOSTS, shared, *(["ways over routers are the shortest ones"] if relays else [])]
+    return Described(foreign.SIMGRID.what, "npu_ring_8", custom(len(hosts), relays, direct), assumed)

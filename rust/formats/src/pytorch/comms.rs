@@ -64,7 +64,7 @@ impl<'a> Comms<'a> {
         let group = self.group(facts, at)?;
         let ranks = self.gather.members(group);
         let Some(bytes) = facts.bytes(collective, ranks.len() as u64) else {
-            return Err(one(self.lacking(at, "its size: elements and their type")));
+            return Err(one(self.without_size(at)));
         };
         // Ranks may disagree on whether an uneven all_to_all is empty.
         if bytes == 0 && !matches!(collective, Collective::Barrier | Collective::AllToAll) {
@@ -108,7 +108,7 @@ impl<'a> Comms<'a> {
             return Err(one(self.lacking(at, "the other end of its message").hint(hint)));
         };
         let Some(bytes) = facts.message_bytes() else {
-            return Err(one(self.lacking(at, "its size: elements and their type")));
+            return Err(one(self.without_size(at)));
         };
         let (peer, group) = (self.builder.peer(peer), self.builder.group(group));
         Ok(MessageSpec { peer, group: Some(group), bytes, tag: 0 })
@@ -165,6 +165,13 @@ impl<'a> Comms<'a> {
             let label = format!("rank {}", self.builder.rank());
             one(Diagnostic::new("AHBM-F184", what).site(label, format!("{} node {}", self.file, at.id)))
         })
+    }
+
+    fn without_size(&self, at: At<'_>) -> Diagnostic {
+        self.lacking(at, "its size: elements and their type").hint(
+            "torch.profiler states sizes with record_shapes=True, Nsight Systems by NCCL's ranges (--trace=cuda,nvtx; NCCL \
+             2.24 and later)",
+        )
     }
 
     fn lacking(&self, at: At<'_>, what: &str) -> Diagnostic {

@@ -2,6 +2,7 @@
 
 use ahbm_workload::Collective;
 use serde_json::Value as Json;
+use std::collections::BTreeSet;
 
 /// What a communication does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,6 +122,35 @@ pub(super) fn kind(name: &str) -> Option<Kind> {
 pub(super) fn is_kernel(lower: &str) -> bool {
     let of = |library: &str| lower.contains(library);
     (of("nccl") || of("msccl")) && of("kernel") || of("oneccl") || of("hccl") || of("xccl")
+}
+
+/// Parts of names, in small letters without underscores, of kernels that write into the memory of other ranks themselves:
+/// those of vLLM and SGLang, FlashInfer, TensorRT-LLM, PyTorch's symmetric memory, DeepEP, NVSHMEM, quick reduce.
+const DIRECT: [&str; 8] = [
+    "crossdevicereduce",
+    "oneshotallreduce",
+    "twoshotallreduce",
+    "allreducefusion",
+    "allreduceprototype",
+    "multimem",
+    "deepep::",
+    "nvshmem",
+];
+
+/// The kernels among these that communicate and are none of a library of collectives, by their names without arguments.
+pub(super) fn communicating<'a>(names: impl Iterator<Item = &'a str>) -> BTreeSet<Box<str>> {
+    let distinct: BTreeSet<&str> = names.collect();
+    let direct = distinct.into_iter().filter(|name| {
+        let plain: String = name.chars().filter(|&c| c != '_').map(|c| c.to_ascii_lowercase()).collect();
+        DIRECT.iter().any(|part| plain.contains(part))
+    });
+    direct
+        .map(|name| {
+            let name = name.strip_prefix("void ").unwrap_or(name);
+            let plain = name.split(['<', '(']).next().unwrap_or(name);
+            plain.chars().take(60).collect::<String>().into()
+        })
+        .collect()
 }
 
 /// Position of the other rank in `nccl:send 0->1` and `nccl:recv 1<-0`.

@@ -1,5 +1,6 @@
 //! Which files a path means: that of a rank and its siblings, or all in a folder.
 
+use super::stream::MARK;
 use super::{Options, facts, flight};
 use crate::packed::{Packing, beginning};
 use crate::scan::{told, told_with};
@@ -66,15 +67,16 @@ fn head(path: &Path) -> Option<Vec<u8>> {
 }
 
 fn kind_of(text: &[u8]) -> Option<Kind> {
+    let text = text.strip_prefix(MARK).unwrap_or(text);
     let says = |key: &[u8]| text.windows(key.len()).any(|part| part == key);
     if text.first() == Some(&flight::PICKLE) {
-        return (says(b"pg_config") && says(b"version")).then_some(Kind::Flight);
+        return ((says(b"pg_config") || says(b"profiling_name")) && says(b"version")).then_some(Kind::Flight);
     }
     told(text, |key| match key {
         b"traceEvents" | b"schemaVersion" | b"deviceProperties" | b"distributedInfo" => Some(Some(Kind::Kineto)),
         b"pid" | b"start_ts" | b"finish_ts" => Some(Some(Kind::Host)),
         b"entries" | b"pg_config" | b"pg_status" | b"comm_lib_version" | b"nccl_version" => Some(Some(Kind::Flight)),
-        b"version" if says(b"\"pg_config\"") => Some(Some(Kind::Flight)),
+        b"version" if says(b"\"pg_config\"") || says(b"\"profiling_name\"") => Some(Some(Kind::Flight)),
         b"nodes" | b"workload_graph" | b"version" | b"gpus" => Some(None),
         _ => None,
     })?
@@ -83,6 +85,7 @@ fn kind_of(text: &[u8]) -> Option<Kind> {
 /// The rank and the number of ranks that the beginning of a profiler's trace states, which may end within the statement:
 /// groups stand behind them.
 fn stated(text: &[u8]) -> Option<(u32, u32)> {
+    let text = text.strip_prefix(MARK).unwrap_or(text);
     let info = told_with(text, |key, behind| (key == b"distributedInfo").then_some(behind))?;
     let whole = serde_json::Deserializer::from_slice(info).into_iter::<Json>().next().and_then(Result::ok);
     let number = |name: &str| match &whole {

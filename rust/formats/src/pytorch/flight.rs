@@ -1,6 +1,6 @@
 //! Dumps of PyTorch's Flight Recorder: the latest communications of every rank of a job that hangs, or that ended.
 //!
-//! A dump is a pickle (`nccl_trace_rank_3`) or JSON, schema 2.x: `entries` with the communications in the order in which
+//! A dump is a pickle (`nccl_trace_rank_3`) or JSON, schema 2.x, or 1.x, which states no groups and numbers calls as `seq_id`: `entries` with the communications in the order in which
 //! the rank issued them, and `pg_config` with the ranks of process groups (torch/csrc/distributed/c10d/FlightRecorder.hpp
 //! of PyTorch 2.5 to 2.15). What a rank waited for is not in it, so calls are taken to follow each other; messages between
 //! two ranks follow the calls before them and hold up nothing. A ring of entries forgets the oldest: a group begins with
@@ -80,7 +80,7 @@ pub(super) fn read(file: &str, mut stream: Stream<'_>) -> Result<Dumped, Diagnos
             dumped.entries.extend(entry_of(entry, &mut titles).map_err(|what| malformed(file, 0, &what))?);
         }
     } else {
-        stream.each("entries", |part, offset| {
+        let had = stream.each("entries", |part, offset| {
             let wrong = |error: serde_json::Error| malformed(file, offset, &error.to_string());
             match part {
                 Part::Element(bytes) => {
@@ -93,6 +93,9 @@ pub(super) fn read(file: &str, mut stream: Stream<'_>) -> Result<Dumped, Diagnos
             }
             Ok(())
         })?;
+        if !had {
+            return Err(malformed(file, 0, "the dump has no entries"));
+        }
     }
     dumped.entries.sort_by_key(|entry| entry.id);
     for (name, group) in configuration.as_object().into_iter().flatten() {
@@ -141,7 +144,7 @@ fn entry_of(entry: &Json, titles: &mut BTreeMap<String, String>) -> Result<Optio
     Ok(Some(Entry {
         id,
         group: group.into(),
-        number: facts::number(&entry["collective_seq_id"]).unwrap_or(0),
+        number: ["collective_seq_id", "seq_id"].iter().find_map(|key| facts::number(&entry[*key])).unwrap_or(0),
         name: name.into(),
         facts: found,
         state: state.into(),

@@ -8,7 +8,7 @@
 use super::Options;
 use super::comms::{At, Comms, note};
 use super::events::{Activity, Clock, Doing, Recorded, Step, StreamWait};
-use super::facts::{Facts, Kind, kind};
+use super::facts::{Facts, Kind, communicating, kind};
 use crate::chakra::one;
 use ahbm_findings::Diagnostic;
 use ahbm_workload::{Gather, Kernel, NodeBuilder, RankGraph, Work};
@@ -45,6 +45,19 @@ pub(super) fn graph(
     if walk.operations.iter().any(|operation| !operation.launched) {
         let what = note("communications without a kernel are left out".into());
         walk.comms.gather.note(what.hint("a group of one rank needs none; the host's communication has none"));
+    }
+    let alone = communicating(
+        recorded
+            .activities
+            .iter()
+            .filter(|activity| activity.facts.is_none())
+            .filter_map(|activity| recorded.names.get_index(activity.name as usize).map(|name| &**name)),
+    );
+    if !alone.is_empty() {
+        let what = "kernels that communicate without a library of collectives are computations of their recorded time, \
+                    in which they waited for other ranks";
+        let listed: Vec<&str> = alone.iter().take(4).map(|name| &**name).collect();
+        walk.comms.gather.note(note(format!("{what}: {}", listed.join(", "))));
     }
     let early = early.into_iter().filter(|early| *early).count();
     Ok((walk.comms.builder.finish(false)?, early))

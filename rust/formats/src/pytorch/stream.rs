@@ -14,6 +14,9 @@ const CHUNK: usize = 1 << 18;
 /// The most that one element, or one member beside the array, may take.
 const LONGEST: usize = 1 << 24;
 
+/// The byte order mark of UTF-8, which editors write before a document.
+pub(super) const MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// A JSON document that is being read.
 pub(super) struct Stream<'a> {
     file: &'a str,
@@ -67,12 +70,17 @@ impl<'a> Stream<'a> {
         Ok(self.buffer)
     }
 
-    /// Gives every element of the array `wanted` of the top level, and every member beside it, with its offset.
+    /// Gives every element of the array `wanted` of the top level but nulls, and every member beside it, with its offset;
+    /// whether there was such an array.
     pub(super) fn each(
         mut self,
         wanted: &str,
         mut part: impl FnMut(Part<'_>, u64) -> Result<(), Diagnostic>,
-    ) -> Result<(), Diagnostic> {
+    ) -> Result<bool, Diagnostic> {
+        let mut found = false;
+        if self.peek()? == Some(MARK[0]) && self.buffer[self.at..].starts_with(MARK) {
+            self.at += MARK.len();
+        }
         self.expect(b'{', "an object")?;
         let mut first = true;
         while self.more(b'}', &mut first)? {
@@ -85,12 +93,16 @@ impl<'a> Stream<'a> {
             self.expect(b':', "a colon")?;
             if name == wanted && self.peek()? == Some(b'[') {
                 self.at += 1;
+                found = true;
                 let mut first = true;
                 while self.more(b']', &mut first)? {
                     self.usage.elements += 1;
                     self.options.budget.check(Limit::Steps, self.usage.elements)?;
                     let (start, end) = self.value()?;
-                    part(Part::Element(&self.buffer[start..end]), self.base + start as u64)?;
+                    // Who writes a comma behind the last element ends the array with a null.
+                    if &self.buffer[start..end] != b"null" {
+                        part(Part::Element(&self.buffer[start..end]), self.base + start as u64)?;
+                    }
                     self.at = end;
                 }
             } else {
@@ -100,7 +112,7 @@ impl<'a> Stream<'a> {
             }
         }
         match self.peek()? {
-            None => Ok(()),
+            None => Ok(found),
             Some(_) => Err(self.wrong("something follows the document")),
         }
     }

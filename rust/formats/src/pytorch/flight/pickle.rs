@@ -1,11 +1,11 @@
 //! Pickles of plain values, without objects: dictionaries, lists, tuples, texts, numbers.
 //!
 //! Source of the operations: CPython, `Lib/pickletools.py`, protocols 2 to 5. What would import, call or build anything is
-//! refused, and so is a list or a dictionary that was kept before it had its values and stands in two places.
+//! refused, and so is a list or a dictionary that stands in itself, or that is changed where it stands a second time.
 
 use ahbm_findings::Diagnostic;
 use ahbm_plan::{Budget, Limit};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Map, Value as Json};
 
 use super::malformed;
@@ -20,12 +20,16 @@ struct Nested {
     count: u64,
     /// Bytes of texts in it.
     texts: u64,
+    /// As what it is kept once it has its values: a list or a dictionary that stands in several places.
+    kept: Option<u64>,
+    /// Whether it stands somewhere else, too.
+    again: bool,
 }
 
 impl Nested {
     fn plain(value: Json) -> Self {
         let texts = if let Json::String(text) = &value { text.len() as u64 } else { 0 };
-        Self { value, nested: 0, count: 1, texts }
+        Self { value, nested: 0, count: 1, texts, kept: None, again: false }
     }
 
     fn empty(value: Json) -> Self {
@@ -49,8 +53,10 @@ struct Reader<'a> {
     budget: Budget,
     stack: Vec<Nested>,
     marks: Vec<usize>,
-    /// What was kept; none for what had not its values yet.
+    /// What was kept of what is fetched; none for what has not its values yet, and for what is not fetched.
     memo: FxHashMap<u64, Option<Nested>>,
+    /// What is fetched.
+    wanted: FxHashSet<u64>,
     /// Whether the last operation made an empty list or dictionary.
     opened: bool,
     values: u64,
@@ -61,12 +67,43 @@ struct Reader<'a> {
 /// The value that a pickle has.
 pub(super) fn value(file: &str, bytes: &[u8], budget: Budget) -> Result<Json, Diagnostic> {
     let (stack, marks, memo) = (Vec::new(), Vec::new(), FxHashMap::default());
-    let mut reader = Reader { file, bytes, at: 0, budget, stack, marks, memo, opened: false, values: 0, texts: 0 };
+    let wanted = fetched(bytes);
+    let mut reader =
+        Reader { file, bytes, at: 0, budget, stack, marks, memo, wanted, opened: false, values: 0, texts: 0 };
     while reader.step()? {}
     match (reader.stack.pop(), reader.stack.is_empty()) {
         (Some(found), true) => Ok(found.value),
         _ => Err(reader.wrong("it does not end with one value")),
     }
+}
+
+/// What a pickle fetches of what it keeps, up to the first operation that is none of plain values.
+fn fetched(bytes: &[u8]) -> FxHashSet<u64> {
+    let mut found = FxHashSet::default();
+    let mut at = 0;
+    let number = |at: usize, count: usize| {
+        let part = bytes.get(at..at.saturating_add(count))?;
+        Some(part.iter().rev().fold(0, |sum: u64, &byte| sum << 8 | u64::from(byte)))
+    };
+    while let Some(&operation) = bytes.get(at) {
+        at += 1;
+        let width = match operation {
+            b'.' => break,
+            0x80 | b'K' | b'q' | b'h' | 0x8a | 0x8c => 1,
+            b'M' => 2,
+            b'J' | b'r' | b'j' | b'X' => 4,
+            0x95 | b'G' | 0x8d => 8,
+            _ => 0,
+        };
+        let Some(said) = number(at, width) else { break };
+        at += width;
+        match operation {
+            b'h' | b'j' => drop(found.insert(said)),
+            0x8a | 0x8c | 0x8d | b'X' => at = usize::try_from(said).map_or(bytes.len(), |more| at.saturating_add(more)),
+            _ => {}
+        }
+    }
+    found
 }
 
 impl Reader<'_> {
@@ -190,8 +227,12 @@ impl Reader<'_> {
     }
 
     fn keep(&mut self, key: u64, opened: bool) -> Result<(), Diagnostic> {
-        let Some(item) = self.stack.last() else { return Err(self.wrong("nothing is there to be kept")) };
-        let kept = (!opened).then(|| item.clone());
+        let wanted = self.wanted.contains(&key);
+        let Some(item) = self.stack.last_mut() else { return Err(self.wrong("nothing is there to be kept")) };
+        let kept = (wanted && !opened).then(|| item.clone());
+        if wanted && opened {
+            item.kept = Some(key);
+        }
         if let Some(kept) = &kept {
             self.pay(kept)?;
         }
@@ -199,10 +240,29 @@ impl Reader<'_> {
         Ok(())
     }
 
+    /// Keeps lists and dictionaries that have their values, as they are taken from the stack.
+    fn complete(&mut self, items: &[Nested]) -> Result<(), Diagnostic> {
+        for item in items {
+            if let Some(key) = item.kept {
+                self.pay(item)?;
+                self.memo.insert(key, Some(Nested { kept: None, ..item.clone() }));
+            }
+        }
+        Ok(())
+    }
+
     fn fetch(&mut self, key: u64) -> Result<(), Diagnostic> {
         match self.memo.get(&key).cloned() {
-            Some(Some(item)) => self.push(item),
-            Some(None) => Err(self.wrong("a list or a dictionary stands in two places")),
+            Some(Some(item)) => self.push(Nested { again: true, ..item }),
+            Some(None) => {
+                // It is on the stack: among the values of what holds it, or open, and then what is added to it is refused.
+                let Some(item) = self.stack.iter_mut().rev().find(|item| item.kept == Some(key)) else {
+                    return Err(self.wrong("what is fetched was not kept"));
+                };
+                item.again = true;
+                let item = Nested { kept: None, ..item.clone() };
+                self.push(item)
+            }
             None => Err(self.wrong("what is fetched was not kept")),
         }
     }
@@ -211,7 +271,11 @@ impl Reader<'_> {
     fn last(&mut self, count: usize) -> Result<Vec<Nested>, Diagnostic> {
         let floor = self.marks.last().copied().unwrap_or(0);
         match self.stack.len().checked_sub(count).filter(|&at| at >= floor) {
-            Some(at) => Ok(self.stack.split_off(at)),
+            Some(at) => {
+                let items = self.stack.split_off(at);
+                self.complete(&items)?;
+                Ok(items)
+            }
             None => Err(self.wrong("a value is missing")),
         }
     }
@@ -219,7 +283,11 @@ impl Reader<'_> {
     /// The values since the last mark.
     fn marked(&mut self) -> Result<Vec<Nested>, Diagnostic> {
         match self.marks.pop() {
-            Some(at) => Ok(self.stack.split_off(at)),
+            Some(at) => {
+                let items = self.stack.split_off(at);
+                self.complete(&items)?;
+                Ok(items)
+            }
             None => Err(self.wrong("a mark is missing")),
         }
     }
@@ -229,14 +297,14 @@ impl Reader<'_> {
         list.holds(&items);
         list.value = items.into_iter().map(|item| item.value).collect();
         // What it holds was paid for.
-        self.pay(&Nested { count: 1, texts: 0, value: Json::Null, ..list })?;
+        self.pay(&Nested { count: 1, texts: 0, value: Json::Null, kept: None, ..list })?;
         self.stack.push(list);
         Ok(())
     }
 
     fn append(&mut self, items: Vec<Nested>) -> Result<(), Diagnostic> {
-        let Some(Nested { value: Json::Array(_), .. }) = self.stack.last() else {
-            return Err(self.wrong("no list is there to be added to"));
+        let Some(Nested { value: Json::Array(_), again: false, .. }) = self.stack.last() else {
+            return Err(self.wrong("no list is there to be added to, or one that stands in two places"));
         };
         if let Some(list) = self.stack.last_mut() {
             list.holds(&items);
@@ -252,8 +320,8 @@ impl Reader<'_> {
         if items.len() % 2 == 1 {
             return Err(self.wrong("a key has no value"));
         }
-        let Some(Nested { value: Json::Object(_), .. }) = self.stack.last() else {
-            return Err(self.wrong("no dictionary is there to be added to"));
+        let Some(Nested { value: Json::Object(_), again: false, .. }) = self.stack.last() else {
+            return Err(self.wrong("no dictionary is there to be added to, or one that stands in two places"));
         };
         let is_key = |item: &Nested| matches!(item.value, Json::String(_) | Json::Number(_));
         if !items.iter().step_by(2).all(is_key) {
