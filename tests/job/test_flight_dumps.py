@@ -78,7 +78,7 @@ def test_ranks_that_disagree_are_named_with_their_lines(tmp_path: Path, form: st
 def test_a_rank_that_did_not_call_is_named(tmp_path: Path) -> None:
     two = [entry(0, "all_reduce"), entry(1, "barrier", seq=2, state="started")]
     code, out, _ = run("ahbm", ["check", str(dumps(tmp_path / "d", [two, two[:1], two]))], tmp_path)
-    assert code != 0 and "AHBM-F149 rank 1 does not take part in a barrier" in out and "train.py:11" in out
+    assert code != 0 and "AHBM-F149 rank 1 does not take part in barrier" in out and "train.py:11" in out
 
 
 def test_what_was_in_flight_is_told_where_all_agree(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_values_that_stand_in_several_places(tmp_path: Path, protocol: int) -> N
         document = {"version": "2.10", "pg_config": config, "entries": calls[: 3 - rank], "again": [calls, calls]}
         (tmp_path / "d" / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(document, protocol=protocol))
     code, out, _ = run("ahbm", ["check", "d"], tmp_path)
-    assert code != 0 and "rank 1 does not take part in a all_reduce" in out
+    assert code != 0 and "rank 1 does not take part in all_reduce" in out
     assert "all_reduce of 128 bytes  [all_reduce train.py:7, call 3 of its group" in out
 
 
@@ -223,7 +223,7 @@ def test_dumps_of_the_first_schema(tmp_path: Path) -> None:
         document = {"version": "1.5", "entries": calls}
         (tmp_path / "d" / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(document, protocol=2))
     code, out, _ = run("ahbm", ["check", "d"], tmp_path)
-    assert code != 0 and "rank 1 does not take part in a all_reduce" in out and "its call number 2" in out
+    assert code != 0 and "rank 1 does not take part in all_reduce" in out and "its call number 2" in out
 
 
 def test_a_dump_of_json_without_entries_is_none(tmp_path: Path) -> None:

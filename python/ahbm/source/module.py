@@ -57,6 +57,7 @@ SIP_ARGUMENTS = ("sip_rank", "sip_topo_kind", "sip_topo_w", "sip_topo_h")
 class ModuleAlgorithm:
     """A loaded module that keeps the contract."""
 
+    _signature = cached_property(lambda self: inspect.signature(self.kernel))
     name: str
     path: Path
     digest: str
@@ -222,19 +223,14 @@ class ModuleAlgorithm:
             )
         return None
 
-    @cached_property
-    def _signature(self) -> inspect.Signature:
-        return inspect.signature(self.kernel)
-
     def _check_arity(self, args: tuple[object, ...]) -> None:
-        signature = self._signature
         given = 1 + len(args) + len(SIP_ARGUMENTS)
         try:
-            signature.bind(*range(given), tl=None)
+            self._signature.bind(*range(given), tl=None)
         except TypeError as error:
             positional = [
                 p
-                for p in signature.parameters.values()
+                for p in self._signature.parameters.values()
                 if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.name != "tl"
             ]
             taken = ", ".join(p.name for p in positional)

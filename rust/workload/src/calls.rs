@@ -173,7 +173,7 @@ impl Workload {
         let lacking = kinds.iter().find(|(spec, _)| spec.is_none());
         let what = match (lacking, kinds.iter().find_map(|(spec, _)| *spec)) {
             (Some((_, ranks)), Some(spec)) => format!(
-                "{} {} not take part in a {} of group {:?}, its call number {}",
+                "{} {} not take part in {} of group {:?}, its call number {}",
                 listed(ranks),
                 if ranks.len() == 1 { "does" } else { "do" },
                 spec.collective.name(),
