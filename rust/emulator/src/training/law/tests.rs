@@ -161,11 +161,27 @@ fn copies_of_the_host_go_over_its_link() {
 #[test]
 fn units_that_lack_power_multiply_at_a_lower_clock() {
     let (roofline, compute) = h200();
-    let one = product(Arithmetic::F32, 1, 8192, 8192, 8192);
-    let watts = |watts| ps(&roofline, &Compute { watts, ..compute }, &one);
-    assert_eq!(watts(700.0), watts(f64::INFINITY));
-    let share = watts(150.0) / watts(300.0);
-    assert!((1.9..2.1).contains(&share), "{share}");
+    let attention = kernel(Kind::Attention, Arithmetic::Half, &[1, 32, 8192, 8192, 128, 1, 2, 32], 1 << 42, 1 << 28);
+    for one in [Arithmetic::F32, Arithmetic::Half].map(|of| product(of, 1, 8192, 8192, 8192)).iter().chain([&attention])
+    {
+        let watts = |watts| ps(&roofline, &Compute { watts, ..compute }, one);
+        assert_eq!(watts(700.0), watts(f64::INFINITY), "{one:?}");
+        let share = watts(150.0) / watts(300.0);
+        assert!((1.9..2.1).contains(&share), "{share} {one:?}");
+    }
+}
+
+#[test]
+fn units_of_vectors_and_of_tensors_each_have_their_power() {
+    let (roofline, compute) = h200();
+    let limited = Compute { watts: 250.0, ..compute };
+    let mut frugal = limited;
+    frugal.product.watts_per_ghz /= 2.0;
+    let ratio = |of| {
+        let one = product(of, 1, 8192, 8192, 8192);
+        ps(&roofline, &limited, &one) / ps(&roofline, &frugal, &one)
+    };
+    assert!(ratio(Arithmetic::Half) > 1.9 && ratio(Arithmetic::F32) == 1.0);
 }
 
 #[test]
