@@ -97,8 +97,8 @@ compute! {
     memory: MemoryKeys => MemoryLaw {
         /// Share of the bandwidth of the data sheet that streams reach.
         share = 0.897,
-        /// How much faster bytes go that the L2 holds.
-        l2_gain = 1.13,
+        /// What the L2 gives a unit in a cycle, in bytes; no less than the bandwidth of the memory.
+        l2_cycle_bytes = 20.753,
         /// Share of the L2 from which on half of the bytes go to the memory.
         l2_fill = 0.963,
     }
