@@ -21,11 +21,11 @@ AMPERE: Laws = {
     "convolution": {"winograd_share": 0.7},
 }
 """Products in f32 of cuBLAS on Ampere and Ada, which has no quick kernels for operands of 64 rows; fitted to an A100
-and an L4. Convolutions by Winograd: fitted to every second one of an A100. What is fitted here and names no other source
-is fitted to the measurements of NeuSight (S. Lee et al., ASPLOS 2025)."""
+and an L4. Convolutions by Winograd: fitted to every second one of an A100. What is fitted here and names no other
+source is fitted to the measurements of NeuSight (S. Lee et al., ASPLOS 2025)."""
 ADA: Laws = {"product": {"watts_per_ghz": 1.1}, "vector": {"watts_per_ghz": 1.57}}
-"""A unit of 4 nm takes less power; by products of 10,240 rows of an L4 (zzc0721/torch-performance-test-data, issue 120).
-Those of an L40S, by the same, are then off by 2 % in types of two bytes and by 6 % in f32."""
+"""A unit of 4 nm takes less power; by products of 10,240 rows of an L4 (zzc0721/torch-performance-test-data, issue
+120). Those of an L40S, by the same, are then off by 2 % in types of two bytes and by 6 % in f32."""
 HOPPER: Laws = {
     "vector": {"sustained_mhz": 1630},
     "convolution": {
