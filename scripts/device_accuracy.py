@@ -1,11 +1,15 @@
 """Writes docs/device.md's table: measured training steps, and what `--fake` says of them.
 
     python scripts/device_accuracy.py FOLDER [CASE ...]
+    python scripts/device_accuracy.py --left-out FOLDER
     python scripts/device_accuracy.py TABLE ...
 
 FOLDER has `train.py CASE` and `steps.csv`, with the columns `case`, `machine`, `step_ms`, `step_min_ms`, `step_max_ms`,
 `gpu_busy_ms`, `kernels` and `peak_mib`. A case runs on the packaged machine of its GPU, as a user runs it. With names
 of cases, or of a folder's cases that are not all, the table is printed and not written.
+
+With `--left-out`, each case of an H200 runs on a machine whose kernels were fitted without it: to `traces/CASE.json.gz`
+of the other cases, and to the products of `microbenchmarks.json`. Cases whose traces state no operands are left out.
 
 TABLE is one of measured kernels, as `ahbm calibrate` reads: per accelerator and operation, it prints how far the
 machine of the accelerator's data sheet alone is off.
@@ -34,6 +38,8 @@ MACHINES = {"H200": "dgx_h200", "H100": "dgx_h100", "A100": "azure_nd_a100"}
 """The packaged machine of a GPU."""
 LIMIT_S = 600
 STEPS = 4
+LAUNCH_US = 45
+"""Products that take less were measured as their host issues them."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +80,9 @@ class Case:
         return bool(least <= 1e6 * float(self.measured["step_ms"]) <= most)
 
 
-def tried(folder: Path, row: dict[str, str]) -> Case:
-    """Runs a case under `--fake`."""
-    machine = MACHINES[row["machine"]]
+def tried(folder: Path, row: dict[str, str], machine: str | None = None) -> Case:
+    """Runs a case under `--fake`, on the packaged machine of its GPU or on another."""
+    machine = machine or MACHINES[row["machine"]]
     with tempfile.TemporaryDirectory() as place:
         env = os.environ | {"AHBM_PAGE": "0", "AHBM_REPORT": place, "AHBM_TOPOLOGY": machine}
         command = [sys.executable, "-m", "ahbm.torch", "--device", "cuda", "--ranks", "1", "--fake"]
@@ -165,8 +171,53 @@ def sheets(tables: Sequence[str]) -> int:
     return 0
 
 
+def products(path: Path, device: str) -> Any:
+    """The measured products of a GPU that take longer than their launch, as a trace's operations are read."""
+    from ahbm.calibrate.readers.operations import Measured, Operations
+    from ahbm.kernels import Flags, Tensor, describe
+
+    rows = []
+    for dtype, m, n, k, us in json.loads(path.read_text("utf-8"))[device]["ceilings"]["gemm_us"]:
+        name = "float32" if dtype == "tf32" else dtype.removeprefix("torch.")
+        if us > LAUNCH_US and name in ("bfloat16", "float16", "float32"):
+            flags = Flags(tf32_products=dtype == "tf32")
+            given = (Tensor((m, k), name, (k, 1)), Tensor((k, n), name, (n, 1)))
+            rows.append(Measured("mm", tuple(describe("mm", given, flags=flags)), us))
+    return Operations(path.name, "", f"NVIDIA {device}", None, tuple(rows))
+
+
+def left_out(folder: Path) -> int:
+    """Prints how far each case is off on a machine that was fitted without it."""
+    from ahbm.calibrate import computing
+    from ahbm.calibrate.readers.operations import of_trace
+    from ahbm.calibrate.written import text
+    from ahbm.errors import FormatError
+
+    with (folder / "steps.csv").open(encoding="utf-8", newline="") as file:
+        rows = {row["case"]: row for row in csv.DictReader(file) if row["machine"] == "H200"}
+    traces = {}
+    for name in rows:
+        try:
+            traces[name] = of_trace(folder / "traces" / f"{name}.json.gz")
+        except FormatError as error:
+            print(f"{name}: {error}".splitlines()[0], file=sys.stderr)
+    measured = products(folder / "microbenchmarks.json", "H200")
+    cases = []
+    with tempfile.TemporaryDirectory() as place:
+        for name in traces:
+            others = [trace for other, trace in traces.items() if other != name]
+            machine = Path(place, f"{name}.yaml")
+            machine.write_text(text(computing.calibrate([*others, measured], MACHINES["H200"]).tree), encoding="utf-8")
+            cases.append(tried(folder, rows[name], str(machine)))
+            print(line(cases[-1]), flush=True)
+    print(*summary(cases), sep="\n")
+    return 0
+
+
 def main() -> int:
     """Runs what was asked for."""
+    if sys.argv[1:2] == ["--left-out"] and len(sys.argv) == 3:
+        return left_out(Path(sys.argv[2]).resolve())
     if sys.argv[1:] and all(Path(each).is_file() for each in sys.argv[1:]):
         return sheets(sys.argv[1:])
     if len(sys.argv) < 2 or not Path(sys.argv[1], "steps.csv").exists():

@@ -14,6 +14,7 @@ from ahbm.base import packaged
 from ahbm.calibrate import accelerators, calibration, tables, templates, written
 from ahbm.config.topology import load_machine, names
 from ahbm.errors import ConfigError
+from ahbm.kernels import Flags, Tensor, describe
 
 OF = {
     "a3mega_2_nodes": "H100 SXM",
@@ -58,6 +59,7 @@ def test_every_packaged_machine_computes_by_the_sheet_that_it_names(name: str) -
     ("text", "name"),
     [
         ("NVIDIA A100-SXM4-40GB", "A100 40 GB"),
+        ("NVIDIA A100-PCIE-40GB", "A100 40 GB PCIe"),
         ("A100", "A100 80 GB SXM"),
         ("NVIDIA A100 80GB PCIe", "A100 80 GB PCIe"),
         ("NVIDIA H100 80GB HBM3", "H100 SXM"),
@@ -90,6 +92,34 @@ def test_the_laws_of_every_chip_are_keys_of_a_machine() -> None:
             laws = {law: keys for law, keys in compute.items() if isinstance(keys, dict) and law != "fit"}
             said = {f"{law}.{key}": number for law, keys in laws.items() for key, number in keys.items()}
             assert {key: values[key] for key in said} == said
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "tflops"),
+    [
+        ("L4", "bfloat16", 59.4),
+        ("L4", "float32", 10.66),
+        ("L40S", "float16", 264.0),
+        ("L40S", "float32", 46.9),
+        ("H100 SXM", "bfloat16", 797.5),
+        ("H100 SXM", "float32", 51.8),
+        ("H200 SXM", "float32", 51.3),
+        ("A100 80 GB SXM", "bfloat16", 264.5),
+        ("A100 40 GB PCIe", "float16", 197.5),
+    ],
+)
+def test_large_products_run_at_the_clock_that_power_suffices_for(name: str, dtype: str, tflops: float) -> None:
+    """Products of 8,192 rows, or the quickest of several sizes, as users measured them (zzc0721/torch-performance-
+    test-data, database.md and issues 79, 108 and 120)."""
+    sheet, rows = accelerators.named(name), 8192
+    tree = templates.alone(sheet) | {"compute": sheet.compute()}
+    operand = Tensor((rows, rows), dtype, (rows, 1))
+    kernels = [
+        (each.kind, each.dims, each.operations, each.nbytes, each.arithmetic, False)
+        for each in describe("mm", (operand, operand), flags=Flags(units=tree["compute"]["units"]))
+    ]
+    taken = sum(Machine.from_yaml(written.text(tree), "sheet", []).kernels_ps(kernels))
+    assert 2 * rows**3 / taken == pytest.approx(tflops, rel=0.09)
 
 
 def _unknown(tmp_path: Path) -> tables.Table:

@@ -109,15 +109,9 @@ def test_the_host_of_a_trace_is_compared_with_the_reference(tmp_path: Path) -> N
         device = [{"id": 0, "name": "NVIDIA A100"}]
         path.write_text(json.dumps({"deviceProperties": device, "traceEvents": events}))
         found = computing.calibrate(operations.read(path))
-        own = machine({}).compute
-        assert own is not None and found.tree["compute"]["fit"]["host"]["factor"] == pytest.approx(factor, rel=0.01)
-        expected = {key: value for key, value in own.values.items() if key.startswith("host.") and key.endswith("_ns")}
-        taken = {f"host.{key}": value for key, value in found.tree["compute"].get("host", {}).items()}
-        if factor == 2.0:
-            times = {key: taken[key] / value for key, value in expected.items()}
-            assert times == pytest.approx(dict.fromkeys(expected, 2), rel=0.01)
-        else:
-            assert not taken
+        assert found.tree["compute"]["fit"]["host"]["factor"] == pytest.approx(factor, rel=0.01)
+        taken = found.tree["compute"].get("host", {})
+        assert taken == ({"factor": pytest.approx(2, rel=0.01)} if factor == 2.0 else {})
 
 
 _FACTS = st.recursive(

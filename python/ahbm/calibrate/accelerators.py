@@ -16,11 +16,28 @@ from ahbm.errors import ConfigError
 
 Laws = Mapping[str, Mapping[str, float]]
 """Numbers of `compute`, by section and key."""
-AMPERE: Laws = {"vector": {"share": 0.949, "narrow": 0.933, "tile_ns": 429, "wave": 0.803}}
+AMPERE: Laws = {
+    "vector": {"share": 0.949, "narrow": 0.933, "tile_ns": 429, "wave": 0.803},
+    "convolution": {"winograd_share": 0.7},
+}
 """Products in f32 of cuBLAS on Ampere and Ada, which has no quick kernels for operands of 64 rows; fitted to an A100
-and an L4. All that is fitted here is fitted to the measurements of NeuSight (S. Lee et al., ASPLOS 2025)."""
-ADA: Laws = {"product": {"watts_per_ghz": 1.7}}
-"""A unit of 4 nm takes less power; between what products and whole models of an L4 say."""
+and an L4. Convolutions by Winograd: fitted to every second one of an A100. What is fitted here and names no other
+source is fitted to the measurements of NeuSight (S. Lee et al., ASPLOS 2025)."""
+ADA: Laws = {"product": {"watts_per_ghz": 1.1}, "vector": {"watts_per_ghz": 1.57}}
+"""A unit of 4 nm takes less power; by products of 10,240 rows of an L4 (zzc0721/torch-performance-test-data, issue
+120). Those of an L40S, by the same, are then off by 2 % in types of two bytes and by 6 % in f32."""
+HOPPER: Laws = {
+    "vector": {"sustained_mhz": 1630},
+    "convolution": {
+        "vector_share": 0.578,
+        "vector_input_share": 0.537,
+        "vector_weight_share": 0.293,
+        "winograd_share": 0.845,
+    },
+}
+"""The clock that lasts in large products in f32 of an H200; convolutions take as much as with the clock of others."""
+XEON: Laws = {"host": {"factor": 0.88}}
+"""The server of the H100 that was measured: what its host takes to issue six operations, by the same of the H200's."""
 GDDR6: Laws = {
     "memory": {"share": 0.76},
     "reduce": {"share": 0.66},
@@ -235,6 +252,9 @@ ACCELERATORS: Mapping[tuple[str, ...], Accelerator] = {
     ("A100", "PCIE", "80GB"): Accelerator(
         "A100 80 GB PCIe", _A100, 312, 1935, 80, 300, 19.5, 19.5, 156, 624, PCIE_4, 25
     ),
+    ("A100", "PCIE", "40GB"): Accelerator(
+        "A100 40 GB PCIe", _A100, 312, 1555, 40, 300, 19.5, 19.5, 156, 624, PCIE_4, 25
+    ),
     ("A100", "40GB"): Accelerator("A100 40 GB", _A100, 312, 1555, 40, 300, 19.5, 19.5, 156, 624, PCIE_4, 25),
     ("A100",): Accelerator("A100 80 GB SXM", _A100, 312, 2039, 80, 300, 19.5, 19.5, 156, 624, PCIE_4, 25),
     ("A800",): Accelerator(
@@ -311,17 +331,18 @@ _CDNA_2 = "AMD CDNA 2 architecture white paper"
 _CDNA_3 = "AMD CDNA 3 architecture white paper; its last cache"
 _CDNA_4 = "AMD CDNA 4 architecture white paper; its last cache"
 CHIPS: Mapping[str, Chip] = {
-    "GB300": Chip(160, 2034, 126, _ULTRA, 1400),
-    "GB200": Chip(152, 2056, 126, _BLACKWELL, 1200),
-    "B300 SXM": Chip(148, 1980, 126, _ULTRA, 1100),
-    "B200 SXM": Chip(148, 1980, 126, _BLACKWELL, 1000),
-    "GH200": Chip(132, 1980, 60, _HOPPER),
-    "H200 SXM": Chip(132, 1980, 60, _HOPPER, 700, off=MEASURED),
-    "H100 SXM": Chip(132, 1980, 50, _HOPPER, 700, off=MEASURED),
-    "H100 PCIe": Chip(114, 1755, 50, _HOPPER, 350),
-    "H100 NVL": Chip(132, 1785, 60, _HOPPER, 400),
-    "H800 SXM": Chip(132, 1980, 50, _HOPPER, 700),
+    "GB300": Chip(160, 2034, 126, _ULTRA, 1400, (HOPPER,)),
+    "GB200": Chip(152, 2056, 126, _BLACKWELL, 1200, (HOPPER,)),
+    "B300 SXM": Chip(148, 1980, 126, _ULTRA, 1100, (HOPPER,)),
+    "B200 SXM": Chip(148, 1980, 126, _BLACKWELL, 1000, (HOPPER,)),
+    "GH200": Chip(132, 1980, 60, _HOPPER, laws=(HOPPER,)),
+    "H200 SXM": Chip(132, 1980, 60, _HOPPER, 700, (HOPPER,), MEASURED),
+    "H100 SXM": Chip(132, 1980, 50, _HOPPER, 700, (HOPPER, XEON), MEASURED),
+    "H100 PCIe": Chip(114, 1755, 50, _HOPPER, 350, (HOPPER,)),
+    "H100 NVL": Chip(132, 1785, 60, _HOPPER, 400, (HOPPER,)),
+    "H800 SXM": Chip(132, 1980, 50, _HOPPER, 700, (HOPPER,)),
     "A100 80 GB PCIe": Chip(108, 1410, 40, _AMPERE, 300, (AMPERE,)),
+    "A100 40 GB PCIe": Chip(108, 1410, 40, _AMPERE, 250, (AMPERE,)),
     "A100 40 GB": Chip(108, 1410, 40, _AMPERE, 400, (AMPERE,)),
     "A100 80 GB SXM": Chip(108, 1410, 40, _AMPERE, 400, (AMPERE,)),
     "A800 80 GB SXM": Chip(108, 1410, 40, _AMPERE, 400, (AMPERE,)),

@@ -3,7 +3,7 @@ operations of it, and how far that is off at operations that were held back."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -163,24 +163,20 @@ def calibrate(
         compute[section] = {**compute.get(section, {}), key: float(f"{each.value:.5g}")}
     profiles = [each.profile for each in files if each.profile is not None]
     host = relative(profiles)
-    notes += _host(compute, host, fit.host) if profiles else []
+    notes += _host(compute, host) if profiles else []
     compute["fit"] = _record(files, parameters, errors, fit.covariance(best), host)
     tree["compute"] = compute
     return Fitted(tree, parameters, errors, tuple(note for note in notes if note))
 
 
-def _host(compute: dict[str, Any], host: Relative | None, known: Mapping[str, float]) -> list[str]:
+def _host(compute: dict[str, Any], host: Relative | None) -> list[str]:
     """Puts into `compute` what the host of the traces takes, and says how that was found."""
     if host is None:
         return ["the host is that of the machine: no trace says enough of another"]
     said = f"the host takes {host.factor:.2f} times what that of the reference takes ({host.operations} operations)"
     if 1 / SURE <= host.factor <= SURE:
         return [f"{said}: traces of one host differ by as much, so it is that of the machine"]
-    section = {
-        key: float(f"{value * host.factor if key.endswith('_ns') else value / host.factor:.4g}")
-        for key, value in known.items()
-    }
-    compute["host"] = {**compute.get("host", {}), **section}
+    compute["host"] = {**compute.get("host", {}), "factor": float(f"{host.factor:.4g}")}
     return [said]
 
 
@@ -241,7 +237,6 @@ class _Fit:
         self.weights = np.clip(total / total.mean(), 1 / HEAVY, HEAVY)
         compute = self.machine.compute
         assert compute is not None, "the machine has a section compute"
-        self.host = {key.removeprefix(HOST): value for key, value in compute.values.items() if key.startswith(HOST)}
         free = {
             key: value
             for key, value in compute.values.items()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ahbm.base.words import lasts
 from ahbm.torch.device import batches
 from ahbm.torch.device.host import LIBRARIES
+from ahbm.torch.device.host import of as of_machine
 from ahbm.torch.device.shadow import FACT, GONE, SAME
 
 if TYPE_CHECKING:
@@ -195,10 +196,8 @@ CHANGES: dict[str, Callable[[Sequence[Node]], list[Node]]] = {TF32: in_tf32, PIN
 
 def changed(ranks: Sequence[Sequence[Node]], machine: Machine | None = None) -> list[tuple[str, list[list[Node]]]]:
     """The changes that would change something, with the nodes of every rank after each. `machine`: whose host it is."""
-    of = {} if machine is None or machine.compute is None else machine.compute.values
-    ps = {
-        key[5:-3]: round(value * 1000) for key, value in of.items() if key.startswith("host.") and key.endswith("_ns")
-    }
+    host = None if machine is None else of_machine(machine)
+    ps = {} if host is None else host.ps
     changes = [*CHANGES.items(), (FUSED, lambda nodes: fused(nodes, ps.get("tensor", 0), ps.get("optimizer", 0)))]
     if ps and any(key == FACT and value == GONE for nodes in ranks for node in nodes for key, value in node[5]):
         changes.append((COMPILED, lambda nodes: compiled(nodes, ps)))

@@ -44,10 +44,12 @@ class Host:
 
     def __init__(self, values: dict[str, float]) -> None:
         """`values`: those of the section, by their keys: "operation_ns", "staging_gbs", ..."""
-        ps = {key.removesuffix("_ns"): round(value * 1000) for key, value in values.items() if key.endswith("_ns")}
-        self._ps = ps
+        times = {key.removesuffix("_ns"): value for key, value in values.items() if key.endswith("_ns")}
+        ps = {key: round(value * values["factor"] * 1000) for key, value in times.items()}
+        self.ps = ps
+        """What it takes for each of its keys, without their unit."""
         self._python, self._in_node, self._tensor = ps["python"], ps["node"], ps["tensor"]
-        self._staging = values["staging_gbs"]
+        self._staging = values["staging_gbs"] / values["factor"]
         self.launch, self.collective = ps["launch"], ps["collective"]
         self.now = 0
         """Where it is: at the end of what it has issued, and of what it has waited for."""
@@ -93,33 +95,31 @@ class Host:
 
     def whole(self) -> None:
         """It issues an operation whose parts are not seen."""
-        self.issue(self._ps["operation"] + (self._in_node if in_backward() else self._python))
+        self.issue(self.ps["operation"] + (self._in_node if in_backward() else self._python))
 
     def generated(self, kind: str) -> None:
         """It issues a kernel of this class in generated code, whose Python calls the kernel, or the operation of a
         library."""
         library = LIBRARIES.get(kind)
-        self.issue(
-            self._ps["generated"] if library is None else self._python + self._ps["operation"] + self._ps[library]
-        )
+        self.issue(self.ps["generated"] if library is None else self._python + self.ps["operation"] + self.ps[library])
 
     def own(self, known: Any) -> None:
         """It runs an operation on its own tensors."""
         if self._class(known) and _ident() == self._thread:
-            self.issue(self._ps["own"])
+            self.issue(self.ps["own"])
 
     def _class(self, known: Any) -> int:
         if known.is_free:
             return 0
         if known.is_quiet:
-            return self._ps["view"]
-        name, ps = known.name, self._ps["operation"]
+            return self.ps["view"]
+        name, ps = known.name, self.ps["operation"]
         if "attention" in name or "convolution" in name:
-            return ps + self._ps["plan"] * (2 if "backward" in name else 1)
+            return ps + self.ps["plan"] * (2 if "backward" in name else 1)
         if known.counts is not None:
-            return ps + self._ps["product"]
+            return ps + self.ps["product"]
         if name.endswith(("_norm", "_norm_backward")) and name.startswith(("native_", "_fused_")):
-            return ps + self._ps["norm"]
+            return ps + self.ps["norm"]
         return ps
 
     def stages(self, nbytes: int) -> None:
@@ -130,17 +130,17 @@ class Host:
 
     def backward(self) -> None:
         """It calls backward."""
-        self.issue(self._ps["backward"])
+        self.issue(self.ps["backward"])
 
     def steps(self, optimizer: Any) -> None:
         """It calls an optimizer's step."""
         count = sum(len(group["params"]) for group in optimizer.param_groups)
-        self.issue(self._ps["optimizer"] + count * self._ps["parameter"])
+        self.issue(self.ps["optimizer"] + count * self.ps["parameter"])
 
     def waits(self, until: int) -> None:
         """It waits for the device, which is there at `until`."""
         self.now = max(self.now, until)
-        self.issue(self._ps["synchronize"])
+        self.issue(self.ps["synchronize"])
 
     @contextmanager
     def submission(self) -> Iterator[None]:

@@ -89,7 +89,8 @@ impl<'a> Device<'a> {
     fn moving(&self, bytes: f64, share: f64) -> f64 {
         let beyond = bytes / (self.cache * self.compute.memory.l2_fill);
         let resident = 1.0 / (1.0 + beyond * beyond);
-        let gained = resident / self.compute.memory.l2_gain + (1.0 - resident);
+        let gain = (self.compute.memory.l2_cycle_bytes * self.cycles_per_ns / self.roofline.bytes_per_ns).max(1.0);
+        let gained = resident / gain + (1.0 - resident);
         ratio(bytes * gained, self.roofline.bytes_per_ns * share)
     }
 

@@ -97,8 +97,8 @@ compute! {
     memory: MemoryKeys => MemoryLaw {
         /// Share of the bandwidth of the data sheet that streams reach.
         share = 0.897,
-        /// How much faster bytes go that the L2 holds.
-        l2_gain = 1.13,
+        /// What the L2 gives a unit in a cycle, in bytes; no less than the bandwidth of the memory.
+        l2_cycle_bytes = 20.753,
         /// Share of the L2 from which on half of the bytes go to the memory.
         l2_fill = 0.963,
     }
@@ -234,8 +234,7 @@ compute! {
         tf32_share = 0.684,
         /// Share of the rate that is left in TF32 where the first operand is transposed.
         tf32_turned_share = 0.705,
-        /// What a unit takes for each GHz of its clock while it multiplies, in watts; that of a T4, an L4 and an A100
-        /// whose power is short.
+        /// What a unit takes for each GHz of its clock while it multiplies, in watts.
         watts_per_ghz = 2.1,
         /// Which part of the time of a tile follows its circumference, which is what its operands take, rather than its
         /// area.
@@ -257,6 +256,9 @@ compute! {
         share = 0.93,
         /// The clock that lasts under such work, for want of power; a unit whose clock is higher falls to it.
         sustained_mhz = 1450.0,
+        /// What a unit takes for each GHz of its clock while it multiplies, in watts; that of a T4, an L4 and an A100
+        /// whose power is short.
+        watts_per_ghz = 2.1,
         /// Which part of the time of a tile of 128 x 128 a smaller one takes, however small.
         narrow = 0.1,
         /// What a tile takes besides its inner loop, in ns.
@@ -329,6 +331,8 @@ compute! {
     /// What the host takes to issue what the device does, through PyTorch's eager mode. The defaults were fitted to steps on
     /// an H200 beside a Xeon.
     host: HostKeys => HostLaw {
+        /// How many times as long this host takes as that of which the other times are.
+        factor = 1.0,
         /// An operation of the device, through the dispatcher and with the memory of its results, in ns.
         operation_ns = 6500.0,
         /// A kernel, from the code of its operation to the driver, in ns.

@@ -32,7 +32,7 @@ impl Device<'_> {
             1.0 => of.attention.efficient_share,
             _ => 1.0,
         };
-        let block = multiplying.hypot(rating) / backend.max(1e-3) + of.attention.tile_ns;
+        let block = multiplying.hypot(rating) / (backend.max(1e-3) * self.lasting()) + of.attention.tile_ns;
         let taken = blocks * parts / self.units;
         let waves = taken.max(1.0);
         of.attention.start_ns + (waves * block).max(self.moving(kernel.bytes as f64, of.memory.share))

@@ -116,7 +116,7 @@ impl Device<'_> {
                 [of.convolution.vector_share, of.convolution.vector_input_share, of.convolution.vector_weight_share];
             // cuDNN has kernels for narrow results; none adds parts of the inner dimension but for the weight.
             (engine.narrow, engine.lone) = (0.0, of.convolution.lone);
-            (self.peak(kernel.arithmetic) * winograd, share[pass as usize % 3] * self.lasting(of.vector.sustained_mhz))
+            (self.peak(kernel.arithmetic) * winograd, self.moderate(share[pass as usize % 3]))
         } else if plain {
             (self.peak(kernel.arithmetic), engine.share)
         } else {
@@ -149,7 +149,7 @@ impl Device<'_> {
         let shape = Shape { batch: 36.0, m: samples * side * side, n: to, k: from };
         let mut engine = self.engine(kernel.arithmetic);
         engine.narrow = 0.0;
-        engine.share = of.convolution.winograd_share * self.lasting(of.vector.sustained_mhz);
+        engine.share = self.moderate(of.convolution.winograd_share);
         let size = size(kernel.arithmetic);
         let multiplying = self.tiled(&shape, &engine, self.peak(kernel.arithmetic), size, false);
         // What is transformed is written and read again.
@@ -165,7 +165,7 @@ impl Device<'_> {
             Arithmetic::F32 => Engine {
                 vector: true,
                 lone: 1.0,
-                share: of.vector.share * self.lasting(of.vector.sustained_mhz),
+                share: of.vector.share * self.sustained(),
                 narrow: of.vector.narrow,
                 tile_ns: of.vector.tile_ns,
                 wave: of.vector.wave,
@@ -175,7 +175,7 @@ impl Device<'_> {
                 vector: false,
                 lone: 1.0,
                 share: [of.product.share, of.product.tf32_share][usize::from(arithmetic == Arithmetic::Tf32)]
-                    * self.lasting(f64::INFINITY),
+                    * self.lasting(),
                 narrow: of.product.narrow,
                 tile_ns: of.product.tile_ns,
                 wave: of.product.wave,
@@ -184,11 +184,31 @@ impl Device<'_> {
         }
     }
 
-    /// Which share of the clock lasts while all units multiply: what power suffices for, up to a limit in MHz.
-    fn lasting(&self, limit: f64) -> f64 {
-        let of = self.compute;
-        let powered = of.watts / (self.units * of.product.watts_per_ghz) * 1000.0;
-        (powered.min(limit) / of.clock_mhz).min(1.0)
+    /// Which share of the clock lasts while all tensor units multiply: what power suffices for.
+    pub(super) fn lasting(&self) -> f64 {
+        self.powered(self.compute.product.watts_per_ghz).min(1.0)
+    }
+
+    /// The same of vector units, up to the clock that lasts under such work.
+    fn sustained(&self) -> f64 {
+        self.powered(self.compute.vector.watts_per_ghz).min(self.unhurried())
+    }
+
+    /// Which share of the peak vector units reach whose instructions are not all products: an operation takes the power
+    /// that it takes in a product, so the clock falls only where there are as many as in products.
+    fn moderate(&self, share: f64) -> f64 {
+        let of = self.compute.vector;
+        (share * self.unhurried()).min(of.share * self.powered(of.watts_per_ghz))
+    }
+
+    /// Which share of the clock lasts on vector units, whatever the power.
+    fn unhurried(&self) -> f64 {
+        (self.compute.vector.sustained_mhz / self.compute.clock_mhz).min(1.0)
+    }
+
+    /// How many times the clock power suffices for, at so many watts of a unit for each GHz.
+    fn powered(&self, watts: f64) -> f64 {
+        self.compute.watts / (self.units * watts) * 1000.0 / self.compute.clock_mhz
     }
 
     /// Which share of the rate tensor units keep where rows are not multiples of 16 bytes: loads are of 8, 4 or 2 bytes

@@ -161,11 +161,39 @@ fn copies_of_the_host_go_over_its_link() {
 #[test]
 fn units_that_lack_power_multiply_at_a_lower_clock() {
     let (roofline, compute) = h200();
-    let one = product(Arithmetic::F32, 1, 8192, 8192, 8192);
-    let watts = |watts| ps(&roofline, &Compute { watts, ..compute }, &one);
-    assert_eq!(watts(700.0), watts(f64::INFINITY));
-    let share = watts(150.0) / watts(300.0);
-    assert!((1.9..2.1).contains(&share), "{share}");
+    let attention = kernel(Kind::Attention, Arithmetic::Half, &[1, 32, 8192, 8192, 128, 1, 2, 32], 1 << 42, 1 << 28);
+    for one in [Arithmetic::F32, Arithmetic::Half].map(|of| product(of, 1, 8192, 8192, 8192)).iter().chain([&attention])
+    {
+        let watts = |watts| ps(&roofline, &Compute { watts, ..compute }, one);
+        assert_eq!(watts(700.0), watts(f64::INFINITY), "{one:?}");
+        let share = watts(150.0) / watts(300.0);
+        assert!((1.9..2.1).contains(&share), "{share} {one:?}");
+    }
+}
+
+#[test]
+fn convolutions_leave_power_for_their_clock_until_they_multiply_as_much_as_products() {
+    let (roofline, compute) = h200();
+    let taken = |watts, one: &Kernel| ps(&roofline, &Compute { watts, ..compute }, one);
+    let dims = [64, 256, 256, 3136, 3136, 9, 1, 1, 0, 1];
+    let one = kernel(Kind::Convolution, Arithmetic::F32, &dims, 1 << 41, 1 << 27);
+    let many = product(Arithmetic::F32, 1, 8192, 8192, 8192);
+    assert_eq!(taken(300.0, &one), taken(700.0, &one));
+    assert!(taken(300.0, &many) > 1.2 * taken(700.0, &many));
+    assert!((1.9..2.1).contains(&(taken(100.0, &one) / taken(200.0, &one))));
+}
+
+#[test]
+fn units_of_vectors_and_of_tensors_each_have_their_power() {
+    let (roofline, compute) = h200();
+    let limited = Compute { watts: 250.0, ..compute };
+    let mut frugal = limited;
+    frugal.product.watts_per_ghz /= 2.0;
+    let ratio = |of| {
+        let one = product(of, 1, 8192, 8192, 8192);
+        ps(&roofline, &limited, &one) / ps(&roofline, &frugal, &one)
+    };
+    assert!(ratio(Arithmetic::Half) > 1.9 && ratio(Arithmetic::F32) == 1.0);
 }
 
 #[test]
@@ -212,9 +240,27 @@ fn three_by_three_taps_in_f32_are_multiplied_by_winograds_algorithm_where_that_i
 }
 
 #[test]
+fn the_cache_gives_what_units_take_whatever_the_memory_gives() {
+    let (roofline, compute) = h200();
+    let taken = |bytes_per_ns, bytes| {
+        let mut start = compute;
+        start.kernel.start_ns = 0.0;
+        start.element.pointwise_cycles = 0.0;
+        let one = kernel(Kind::Pointwise, Arithmetic::F32, &[1 << 18], 1 << 18, bytes);
+        ps(&Roofline { bytes_per_ns, ..roofline }, &start, &one)
+    };
+    let held = taken(2400.0, 1 << 21) / taken(4800.0, 1 << 21);
+    assert!((0.99..1.01).contains(&held), "{held}");
+    let beyond = taken(2400.0, 1 << 34) / taken(4800.0, 1 << 34);
+    assert!((1.99..2.01).contains(&beyond), "{beyond}");
+    assert!(taken(f64::INFINITY, 1 << 21).is_finite());
+}
+
+#[test]
 fn rows_that_the_cache_does_not_hold_are_read_again() {
-    let (mut roofline, compute) = h200();
+    let (mut roofline, mut compute) = h200();
     roofline.bytes_per_ns = 900.0;
+    compute.memory.l2_cycle_bytes = 0.0;
     let rows = |kind, l2_mib| {
         let one = kernel(kind, Arithmetic::F32, &[1 << 14, 1 << 14], 0, 1 << 31);
         ps(&roofline, &Compute { l2_mib, ..compute }, &one)
