@@ -7,6 +7,7 @@ import threading
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -115,4 +116,23 @@ with torch.profiler.profile(activities=[*torch.profiler.supported_activities()])
 graphed = torch.cuda.make_graphed_callables(net, (torch.randn(2, 8, device="cuda"),))
 assert graphed(torch.randn(2, 8, device="cuda")).is_cuda
 assert nn.DataParallel(net, device_ids=[0])(torch.randn(2, 8)).is_cuda
+
+
+@torch.library.custom_op("ahbm_test::shifted", mutates_args=(), device_types="cuda")
+def shifted(x: torch.Tensor) -> torch.Tensor:
+    return x.sin() + 1
+
+
+ones = torch.ones(1, 2, 64, 16, device="cuda", requires_grad=True)
+causal = create_block_mask(lambda b, h, i, j: i >= j, None, None, 64, 64)
+want = torch.nn.functional.scaled_dot_product_attention(ones, ones, ones, is_causal=True)
+for attends in (flex_attention, torch.compile(flex_attention)):
+    out = attends(ones, ones, ones, block_mask=causal)
+    assert out.is_cuda and torch.allclose(out, want)
+(gradient,) = torch.autograd.grad(out.sum(), ones)
+assert gradient.is_cuda
+small = ones.detach().flatten()[:3]
+assert torch.cond(small.sum() > 0, torch.sin, torch.cos, (small,)).is_cuda
+assert shifted(small).is_cuda and torch.equal(shifted(small), small.sin() + 1)
+assert torch.cuda.Stream.priority_range() == (0, -3)
 print("all is there")

@@ -135,8 +135,10 @@ class Meter:
         """An operation started its kernels on the current stream."""
         if _hushed.depth:
             return
-        name = known.name
-        kernels = described.kernels(known, args, kwargs, out, given, self.units)
+        self.starts(known.name, described.kernels(known, args, kwargs, out, given, self.units), out, given)
+
+    def starts(self, name: str, kernels: Sequence[Kernel], out: Any, given: Sequence[torch.Tensor]) -> None:
+        """An operation that was given tensors and has made `out` started these kernels on the current stream."""
         if scratch.generates():
             if not self.generated.groups and memory.in_backward():
                 torch.autograd.Variable._execution_engine.queue_callback(self.flush)

@@ -78,6 +78,11 @@ def generates() -> bool:
     return _depth[0] > 0 or (_compiled[0] and memory.in_backward())
 
 
+def compiled() -> bool:
+    """Whether the script has compiled anything."""
+    return _compiled[0]
+
+
 ends: list[Callable[[list[torch.Tensor]], None]] = []
 """Called with what compiled code returns."""
 
