@@ -19,7 +19,7 @@ from jobs import python
 import ahbm
 from ahbm._core import Machine
 from ahbm.job.replay import JobReport
-from ahbm.torch.device import advice, answer, batches
+from ahbm.torch.device import advice, answer, batches, scratch
 from ahbm.torch.device.host import QUEUE, Host
 from ahbm.torch.device.kept import Kept
 from ahbm.torch.device.lanes import Lanes
@@ -55,8 +55,7 @@ class Queue:
     def kernel(self, us: float) -> None:
         """One that takes so long on the device, whose host takes its time for a launch."""
         assert self.lanes.host is not None
-        if not self.lanes.host.submits:
-            self.lanes.host.issue(self.lanes.host.launch)
+        self.lanes.host.launches()
         self.lanes.kernel("kernel", 0, round(us * 1e6), "f16", False)  # at 1000 GB/s
 
     def synchronize(self) -> None:
@@ -323,6 +322,31 @@ def test_compiling_and_a_larger_batch_are_simulated_as_they_then_run(tmp_path: P
     assert after[advice.COMPILED] < 0.95 * found["step_ns"]
     assert 2 * after[batches.TWICE] == pytest.approx(larger["step_ns"], rel=0.05)
     assert advice.COMPILED not in {each["what"] for each in compiled["changes"]}
+
+
+@pytest.mark.parametrize(
+    ("asked", "captured"),
+    [
+        ({"mode": "reduce-overhead"}, True),
+        ({"mode": "max-autotune"}, True),
+        ({"options": {"triton.cudagraphs": True}}, True),
+        ({"mode": "default"}, False),
+        ({"mode": "max-autotune-no-cudagraphs", "options": None}, False),
+    ],
+)
+def test_a_host_issues_nothing_of_compiled_code_that_is_a_graph(
+    monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], captured: bool
+) -> None:
+    monkeypatch.setattr(scratch, "_graphed", [False])
+    monkeypatch.setattr(scratch, "_depth", [1])
+    scratch._captures(asked)
+    inside = host(1)
+    inside.generated("pointwise")
+    inside.launches()
+    assert inside.now == (0 if captured else 2 * US)
+    monkeypatch.setattr(scratch, "_depth", [0])
+    inside.launches()
+    assert inside.now == (1 if captured else 3) * US
 
 
 def test_gradients_that_are_clipped_are_still_scaled_beside_a_fused_optimizer() -> None:

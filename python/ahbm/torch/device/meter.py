@@ -261,8 +261,7 @@ class Meter:
         return nullcontext() if self.host is None else self.host.submission()
 
     def _launched(self, by: host.Host) -> None:
-        if not by.submits:
-            by.issue(by.launch)
+        by.launches()
         if by.now > self.device_ps + self._calls_ps:
             self.idle_ps += max(by.now - self.now_ps(), 0)
 
@@ -274,7 +273,16 @@ class Meter:
 
 
 meter = Meter()
-scratch.ends.append(meter.flush)
+
+
+def _returns(made: list[torch.Tensor]) -> None:
+    """Compiled code has made these: what it has done starts its kernels, as one graph where it was captured."""
+    meter.flush(made)
+    if scratch.graphed() and meter.host is not None:
+        meter.host.issue(meter.host.launch)
+
+
+scratch.ends.append(_returns)
 
 
 def counting(packet: Any) -> Any:

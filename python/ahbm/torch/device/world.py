@@ -13,7 +13,8 @@ import torch.distributed as dist
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from ahbm.base.logs import notice
-from ahbm.errors import UnsupportedError
+from ahbm.config.topology import ENV
+from ahbm.errors import DistributedError, UnsupportedError
 from ahbm.torch.device import marks, native, sizes, values
 from ahbm.torch.replacing import replace
 
@@ -62,7 +63,14 @@ def initialize() -> Any:
     found = wanted()
     assert found is not None
     notice(f"this process is rank {found[0]} of {found[1]} ranks like it")
-    init_alone(*found)
+    topology = os.environ.get(ENV)
+    try:
+        init_alone(*found)
+    except DistributedError as error:
+        if error.code != "AHBM-X104" or not topology:
+            raise
+        hint = f'{ENV}="{topology}, system.sips.count={found[1]}" has as many, on as many nodes as they take'
+        raise DistributedError(error.code, error.message, hint=hint) from None
     native.when_imported(("torch.distributed.checkpoint.utils",), _saves_alone)
     native.when_imported(("torch.distributed.checkpoint.default_planner",), _plans_alone)
     return dist.group.WORLD
