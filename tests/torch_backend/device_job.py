@@ -134,5 +134,7 @@ assert gradient.is_cuda
 small = ones.detach().flatten()[:3]
 assert torch.cond(small.sum() > 0, torch.sin, torch.cos, (small,)).is_cuda
 assert shifted(small).is_cuda and torch.equal(shifted(small), small.sin() + 1)
+assert torch.histc(torch.tensor([0, 2, 2], device="cuda", dtype=torch.int32), 3, min=0, max=2).tolist() == [1, 0, 2]
+assert torch.full_like(ones[:, :1], 2, device=ones.device).is_cuda
 assert torch.cuda.Stream.priority_range() == (0, -3)
 print("all is there")

@@ -255,6 +255,7 @@ def ragged() -> None:
 
 def blocks() -> None:
     """The blocks of a mask that is too large to have data are those that it has."""
+    assert torch.histc(torch.arange(8, device="cuda").int() // 4, 2, min=0, max=1).tolist() == [4, 4]
     x = torch.randn(1, 2, 8192, 64, device="cuda", requires_grad=True)
     document = torch.arange(8192, device="cuda") // 2048
     found, attends = [], torch.compile(flex_attention)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from ahbm.torch.device import marks
+from ahbm.torch.device import gpu_only, marks
 
 _DATA = "_ahbm_data"
 _ADDRESS = "_ahbm_address"
@@ -175,7 +175,8 @@ def compute(func: Any, args: Any, kwargs: Any, given: Any, out: Any, *, made: bo
     small = all(x.numel() <= most(x.dtype) and x.layout is torch.strided and x.fake_device.type != "meta" for x in outs)
     if small and (outs or writes):
         try:
-            found = func(*with_data(args), **{key: with_data(arg) for key, arg in kwargs.items()})
+            does = gpu_only.find(func) or func
+            found = does(*with_data(args), **{key: with_data(arg) for key, arg in kwargs.items()})
             reals = [x for x in (found if isinstance(found, tuple | list) else (found,)) if isinstance(x, torch.Tensor)]
         except (RuntimeError, NotImplementedError, IndexError, TypeError):
             small = False  # of values that were invented, or of a kernel that the host lacks
