@@ -134,6 +134,11 @@ assert gradient.is_cuda
 small = ones.detach().flatten()[:3]
 assert torch.cond(small.sum() > 0, torch.sin, torch.cos, (small,)).is_cuda
 assert shifted(small).is_cuda and torch.equal(shifted(small), small.sin() + 1)
+try:
+    from triton.testing import do_bench
+except ImportError:
+    do_bench = None
+assert do_bench is None or do_bench(lambda: torch.ones(1 << 20, device="cuda").sin(), quantiles=[0.5]) > 0
 assert torch.histc(torch.tensor([0, 2, 2], device="cuda", dtype=torch.int32), 3, min=0, max=2).tolist() == [1, 0, 2]
 assert torch.full_like(ones[:, :1], 2, device=ones.device).is_cuda
 assert torch.cuda.Stream.priority_range() == (0, -3)

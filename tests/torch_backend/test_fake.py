@@ -56,6 +56,15 @@ for _ in range(3):
     net(torch.ones(4, 8, 8, device="cuda")).sum().backward()
     optimizer.step()
     optimizer.zero_grad()
+many = [torch.ones(3, device="cuda"), torch.ones(9000, device="cuda")]
+with dist._coalescing_manager(device=torch.device("cuda", 0)):
+    for x in many:
+        dist.all_reduce(x)
+gathered = [torch.zeros(4 * x.numel(), device="cuda") for x in many]
+with dist._coalescing_manager(device=torch.device("cuda", 0)):
+    for out, x in zip(gathered, many):
+        dist.all_gather_into_tensor(out, x)
+assert many[0].tolist() == [4] * 3 and gathered[0].tolist() == [4] * 12
 state = {"net": net.state_dict()}
 dcp.save(state, checkpoint_id=sys.argv[1])
 with torch.no_grad():

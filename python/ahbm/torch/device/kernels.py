@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor, UnsupportedOperatorException
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -142,7 +142,11 @@ class Kernels(TorchDispatchMode):
             if hollow and func.namespace == "_c10d_functional":
                 out = uniform.functional(self.fake, func, known.name, args, kwargs, before)
             else:
-                out = func(*args, **kwargs)
+                try:
+                    out = func(*args, **kwargs)
+                except UnsupportedOperatorException as error:  # torch knows no sizes of it: the group performs it
+                    uniform.called(known.name, args, None)
+                    raise NotImplementedError(f"{func}") from error
             uniform.called(known.name, args, out)
         elif (
             hollow
