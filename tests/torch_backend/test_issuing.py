@@ -177,6 +177,34 @@ def test_twice_the_operations_take_twice_the_time_of_a_host(tmp_path: Path, what
     assert run(tmp_path, LOOP, what, "50", "8") == (one, told)
 
 
+WHOLE = """\
+import torch
+net = torch.nn.Sequential(*(torch.nn.Linear(8, 8) for _ in range(10))).cuda()
+optimizer = torch.optim.AdamW(net.parameters(), capturable=True)
+x = torch.zeros(4, 8, device="cuda")
+def step():
+    optimizer.zero_grad(set_to_none=True)
+    net(x).sum().backward()
+    optimizer.step()
+stream = torch.cuda.Stream()
+with torch.cuda.stream(stream):
+    for _ in range(5):
+        step()
+torch.cuda.current_stream().wait_stream(stream)
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    step()
+for _ in range(5):
+    graph.replay()
+"""
+
+
+def test_a_step_that_was_captured_is_a_replay_of_it_and_not_what_warmed_up(tmp_path: Path) -> None:
+    found, _ = run(tmp_path, WHOLE)
+    assert found["steps"] == 3 and found["ended_after"] == 10 and found["kernels"] > 30
+    assert found["host_ns"][0] < 50_000
+
+
 def test_products_that_are_large_leave_the_host_waiting(tmp_path: Path) -> None:
     found, told = run(tmp_path, LOOP, "product", "20", "8192")
     assert found["host_ns"][0] < 0.01 * found["step_ns"]
