@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 from ahbm.base.logs import notice
 from ahbm.kernels import Flags, describe
-from ahbm.torch.device import described, marks, native, scratch, values
+from ahbm.torch.device import described, kernels, marks, native, scratch, values
 from ahbm.torch.device.meter import quiet
 from ahbm.torch.device.tf32 import in_tf32
 
@@ -29,7 +29,8 @@ _SHARE = 0.5
 
 
 def install() -> None:
-    """`flex_attention` is called as it is, without a compilation of its own."""
+    """Runs operators from now on; `flex_attention` is called as it is, without a compilation of its own."""
+    kernels.operators[0] = run
     native.when_imported((_MODULE,), _uncompiled)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -17,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ahbm.kernels.touched import OVERWRITING
-from ahbm.torch.device import checks, higher, marks, memory, precision, scratch, sizes, uniform, values, world
+from ahbm.torch.device import checks, marks, memory, precision, scratch, sizes, uniform, values, world
 from ahbm.torch.device.described import whole
 from ahbm.torch.device.meter import Meter, counting, hushed
 
@@ -51,6 +52,10 @@ _FAKE = torch._C._TorchDispatchModeKey.FAKE
 _CUDA = torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA)
 _BY_SCRIPT = re.compile(r"^CUDA: registered at \S*\.py:", re.MULTILINE)
 """Of what torch tells of an operation: its kernel for GPUs is a function of Python."""
+
+
+operators: list[Callable[..., Any]] = [lambda _, func, args, kwargs: func(*args, **kwargs)]
+"""What runs operators that are given functions: see `higher`."""
 
 
 class _Placing(threading.local):
@@ -88,7 +93,7 @@ class Kernels(TorchDispatchMode):
                 return NotImplemented
         kwargs = kwargs or {}
         if not isinstance(func, torch._ops.OpOverload):
-            return func(*args, **kwargs) if _active(_FAKE) is not None else higher.run(self, func, args, kwargs)
+            return func(*args, **kwargs) if _active(_FAKE) is not None else operators[0](self, func, args, kwargs)
         if _active(_FAKE) is not None:  # torch finds out shapes: nothing that a device would do
             if marks.index_of(kwargs.get("device")) is not None:
                 kwargs = {**kwargs, "device": torch.device("cpu")}
