@@ -11,6 +11,8 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
 
+from ahbm.torch.work import FUTURE
+
 assert torch.cuda.is_available() and torch.cuda.device_count() == 2 and torch.version.cuda
 assert torch.accelerator.current_accelerator() == torch.device("cuda")
 assert torch.cuda.get_device_capability() >= (8, 0) and torch.cuda.is_bf16_supported()
@@ -105,10 +107,11 @@ assert generator.device.type == "cuda" and torch.randn(2, generator=generator, d
 for (batch,) in DataLoader(TensorDataset(torch.arange(8.0)), batch_size=4, pin_memory=True):
     assert batch.is_pinned() and batch.cuda(non_blocking=True).is_cuda
 found = []
-thread = threading.Thread(target=lambda: found.append(torch.zeros(2, device="cuda").device))
-thread.start()
-thread.join()
-assert found == [here]
+for name in (None, FUTURE):
+    thread = threading.Thread(target=lambda: found.append(torch.zeros(2, device="cuda").device), name=name)
+    thread.start()
+    thread.join()
+assert found == [here, here]
 assert torch.compile(net)(torch.randn(2, 8, device="cuda")).is_cuda
 with torch.profiler.profile(activities=[*torch.profiler.supported_activities()]):
     torch.cuda.nvtx.range_push("step")

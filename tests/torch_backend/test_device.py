@@ -75,6 +75,11 @@ rank = int(os.environ['LOCAL_RANK'])
 torch.cuda.set_device(rank)
 dist.init_process_group('nccl')
 net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(512, 512).to(rank), device_ids=[rank])
+def hook(_, bucket):
+    assert bucket.buffer().is_cuda and all(x.is_cuda for x in bucket.gradients())
+    bucket.buffer().div_(dist.get_world_size())
+    return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda done: done.value()[0])
+net.register_comm_hook(None, hook)
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 for _ in range(3):
     loss = net(torch.ones(8, 512, device=rank)).sum()
