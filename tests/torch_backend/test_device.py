@@ -58,11 +58,14 @@ def test_kernels_count_as_torch_counts_and_take_what_the_roofline_says(tmp_path:
     assert step_ns(tmp_path, 0.001, 1e6, 1000) > bound + 20_000
 
 
-def test_options_that_do_not_go_together_are_refused() -> None:
+def test_options_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
     script = str(HERE / "device_step.py")
     unknown = run("--device", "tpu", script)
     assert unknown.returncode and "AHBM-C127" in unknown.stderr and "cuda:8" in unknown.stderr
-    assert run("--fake", script).returncode == 2
+    assert "--ranks 1" in run("--fake", script).stderr
+    (tmp_path / "meets.py").write_text("import torch.distributed as dist\ndist.init_process_group('nccl')\n")
+    large = run("--device", "cuda", "--ranks", "64", str(tmp_path / "meets.py"), AHBM_TOPOLOGY="dgx_h200")
+    assert 'AHBM_TOPOLOGY="dgx_h200, system.sips.count=64"' in large.stderr
     hosts = run("--device", "cuda", script, GROUP_WORLD_SIZE="2")
     assert hosts.returncode and "AHBM-U156" in hosts.stderr
     model = run(script, AHBM_COMPUTE="model")

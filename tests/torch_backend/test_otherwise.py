@@ -9,7 +9,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from ahbm.torch.device import advice, batches
+from ahbm.config.topology import load_machine
+from ahbm.torch.device import advice, batches, scratch
 from ahbm.torch.device.shadow import FACT, GONE, SAME
 from ahbm.torch.device.work import Work
 from ahbm.torch.journal import Node
@@ -53,6 +54,14 @@ def test_the_host_does_not_copy_what_is_pinned() -> None:
 )
 def test_only_changes_that_change_something_are_offered(nodes: list[Node], offered: list[str]) -> None:
     assert [what for what, _ in advice.changed([nodes, nodes])] == offered
+
+
+def test_a_script_that_compiles_is_told_of_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = node("add", num_ops=0, tensor_size=8, with_compile=GONE)
+    machine = load_machine("dgx_h200")
+    for compiled, what in ((False, advice.COMPILED), (True, advice.REST)):
+        monkeypatch.setattr(scratch, "_compiled", [compiled])
+        assert what in [each for each, _ in advice.changed([[HOST, gone]], machine)]
 
 
 def test_work_counts_kernels_operations_tokens_and_samples() -> None:
