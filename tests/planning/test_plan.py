@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from ahbm.config.topology import load_machine
 from ahbm.errors import ConfigError
 from ahbm.job.replay import replay
 from ahbm.job.transformer import SCHEDULES, Transformer
+from ahbm.planning import script
 from ahbm.planning.bounds import Bounds
 from ahbm.planning.candidates import Choices, candidates
 from ahbm.planning.memory import in_flight, memory_of
@@ -169,3 +171,12 @@ def test_a_script_is_planned_by_its_numbers_with_its_own_batch(
     assert capsys.readouterr().out.startswith(f"{script}: {told}\n")
     with pytest.raises(ConfigError, match="gpt2 is no script"):
         app(["plan", "gpt2", "3", "-t", "dgx_h100", "--ranks", "2"], standalone_mode=False)
+
+
+def test_a_script_of_a_group_is_refused_by_what_its_model_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "[rank0]: Traceback\n[rank0]: ahbm.errors.ConfigError: AHBM-C157 no layers\n[rank0]:   hint: give them\n"
+    monkeypatch.setattr(script, "find_spec", lambda name: name)
+    monkeypatch.setattr("subprocess.run", lambda *_, **__: SimpleNamespace(stderr=said.encode(), returncode=1))
+    with pytest.raises(ConfigError) as raised:
+        script.trained("train.py")
+    assert raised.value.message == "train.py: no layers" and raised.value.hint == "give them"

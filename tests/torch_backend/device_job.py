@@ -7,8 +7,11 @@ import threading
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
+
+from ahbm.torch.work import FUTURE
 
 assert torch.cuda.is_available() and torch.cuda.device_count() == 2 and torch.version.cuda
 assert torch.accelerator.current_accelerator() == torch.device("cuda")
@@ -104,10 +107,11 @@ assert generator.device.type == "cuda" and torch.randn(2, generator=generator, d
 for (batch,) in DataLoader(TensorDataset(torch.arange(8.0)), batch_size=4, pin_memory=True):
     assert batch.is_pinned() and batch.cuda(non_blocking=True).is_cuda
 found = []
-thread = threading.Thread(target=lambda: found.append(torch.zeros(2, device="cuda").device))
-thread.start()
-thread.join()
-assert found == [here]
+for name in (None, FUTURE):
+    thread = threading.Thread(target=lambda: found.append(torch.zeros(2, device="cuda").device), name=name)
+    thread.start()
+    thread.join()
+assert found == [here, here]
 assert torch.compile(net)(torch.randn(2, 8, device="cuda")).is_cuda
 with torch.profiler.profile(activities=[*torch.profiler.supported_activities()]):
     torch.cuda.nvtx.range_push("step")
@@ -115,4 +119,30 @@ with torch.profiler.profile(activities=[*torch.profiler.supported_activities()])
 graphed = torch.cuda.make_graphed_callables(net, (torch.randn(2, 8, device="cuda"),))
 assert graphed(torch.randn(2, 8, device="cuda")).is_cuda
 assert nn.DataParallel(net, device_ids=[0])(torch.randn(2, 8)).is_cuda
+
+
+@torch.library.custom_op("ahbm_test::shifted", mutates_args=(), device_types="cuda")
+def shifted(x: torch.Tensor) -> torch.Tensor:
+    return x.sin() + 1
+
+
+ones = torch.ones(1, 2, 64, 16, device="cuda", requires_grad=True)
+causal = create_block_mask(lambda b, h, i, j: i >= j, None, None, 64, 64)
+want = torch.nn.functional.scaled_dot_product_attention(ones, ones, ones, is_causal=True)
+for attends in (flex_attention, torch.compile(flex_attention)):
+    out = attends(ones, ones, ones, block_mask=causal)
+    assert out.is_cuda and torch.allclose(out, want)
+(gradient,) = torch.autograd.grad(out.sum(), ones)
+assert gradient.is_cuda
+small = ones.detach().flatten()[:3]
+assert torch.cond(small.sum() > 0, torch.sin, torch.cos, (small,)).is_cuda
+assert shifted(small).is_cuda and torch.equal(shifted(small), small.sin() + 1)
+try:
+    from triton.testing import do_bench
+except ImportError:
+    do_bench = None
+assert do_bench is None or do_bench(lambda: torch.ones(1 << 20, device="cuda").sin(), quantiles=[0.5]) > 0
+assert torch.histc(torch.tensor([0, 2, 2], device="cuda", dtype=torch.int32), 3, min=0, max=2).tolist() == [1, 0, 2]
+assert torch.full_like(ones[:, :1], 2, device=ones.device).is_cuda
+assert torch.cuda.Stream.priority_range() == (0, -3)
 print("all is there")

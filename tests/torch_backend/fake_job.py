@@ -5,14 +5,18 @@ import gc
 import math
 import os
 import sys
+import warnings
 
 import numpy as np
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from torch.multiprocessing.reductions import StorageWeakRef
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.utils.data import DataLoader, Dataset
+
+from ahbm.torch.device.meter import meter
 
 FOLDER = sys.argv[1]
 
@@ -230,7 +234,45 @@ def loops() -> None:
     assert tokens.shape == (2, 6) and all(0 <= t < end for t in tokens[0].tolist())
 
 
+def addresses() -> None:
+    """Memory that tensors share is theirs alone; sizes go to meta."""
+    a, b = nn.Linear(400, 4).cuda(), nn.Linear(400, 4).cuda()
+    assert len({x.data_ptr() for m in (a, b) for x in m.parameters()}) == 4
+    assert a.weight.view(-1)[8:].data_ptr() == a.weight.data_ptr() + 32
+    assert a.weight.detach().untyped_storage().data_ptr() == a.weight.data_ptr() != b.weight.data_ptr()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert copy.deepcopy(a).to("meta").weight.is_meta and torch.ones(3).to("meta").is_meta
+
+
+def ragged() -> None:
+    """Jagged tensors."""
+    parts = [torch.randn(300, 80), torch.randn(500, 80)]
+    x = torch.nested.nested_tensor(parts, layout=torch.jagged, device="cuda", requires_grad=True)
+    nn.Linear(80, 8).cuda()(x).values().sum().backward()
+    assert x.grad is not None and x.grad.device == x.device and x.to_padded_tensor(0.0).shape == (2, 500, 80)
+
+
+def blocks() -> None:
+    """The blocks of a mask that is too large to have data are those that it has."""
+    assert torch.histc(torch.arange(8, device="cuda").int() // 4, 2, min=0, max=1).tolist() == [4, 4]
+    x = torch.randn(1, 2, 8192, 64, device="cuda", requires_grad=True)
+    document = torch.arange(8192, device="cuda") // 2048
+    found, attends = [], torch.compile(flex_attention)
+    for mask in (lambda b, h, i, j: i >= j, lambda b, h, i, j: document[i] == document[j], None):
+        of = mask and create_block_mask(mask, None, None, 8192, 8192)
+        before = meter.flops
+        out = attends(x, x, x, block_mask=of)
+        assert out.device == x.device and out.shape == x.shape
+        meter.flush([out])
+        found.append(meter.flops - before)
+    whole = 4 * 2 * 8192 * 8192 * 64
+    assert found == [whole * 65 // 128, whole // 4, whole]
+    out.sum().backward()
+    assert x.grad is not None
+
+
 if __name__ == "__main__":
-    for what in (reading, sizes, routing, copies, training, files, sequences, loops):
+    for what in (reading, sizes, routing, copies, training, files, sequences, loops, addresses, ragged, blocks):
         what()
     print("all is there")

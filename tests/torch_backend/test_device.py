@@ -58,11 +58,14 @@ def test_kernels_count_as_torch_counts_and_take_what_the_roofline_says(tmp_path:
     assert step_ns(tmp_path, 0.001, 1e6, 1000) > bound + 20_000
 
 
-def test_options_that_do_not_go_together_are_refused() -> None:
+def test_options_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
     script = str(HERE / "device_step.py")
     unknown = run("--device", "tpu", script)
     assert unknown.returncode and "AHBM-C127" in unknown.stderr and "cuda:8" in unknown.stderr
-    assert run("--fake", script).returncode == 2
+    assert "--ranks 1" in run("--fake", script).stderr
+    (tmp_path / "meets.py").write_text("import torch.distributed as dist\ndist.init_process_group('nccl')\n")
+    large = run("--device", "cuda", "--ranks", "64", str(tmp_path / "meets.py"), AHBM_TOPOLOGY="dgx_h200")
+    assert 'AHBM_TOPOLOGY="dgx_h200, system.sips.count=64"' in large.stderr
     hosts = run("--device", "cuda", script, GROUP_WORLD_SIZE="2")
     assert hosts.returncode and "AHBM-U156" in hosts.stderr
     model = run(script, AHBM_COMPUTE="model")
@@ -75,6 +78,11 @@ rank = int(os.environ['LOCAL_RANK'])
 torch.cuda.set_device(rank)
 dist.init_process_group('nccl')
 net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(512, 512).to(rank), device_ids=[rank])
+def hook(_, bucket):
+    assert bucket.buffer().is_cuda and all(x.is_cuda for x in bucket.gradients())
+    bucket.buffer().div_(dist.get_world_size())
+    return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda done: done.value()[0])
+net.register_comm_hook(None, hook)
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 for _ in range(3):
     loss = net(torch.ones(8, 512, device=rank)).sum()

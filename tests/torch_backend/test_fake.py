@@ -42,8 +42,9 @@ def test_styles_of_public_scripts_run_unchanged(style: str, ranks: int, folder: 
 
 
 PARALLEL = """\
-import os, torch
+import os, sys, torch
 import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
 torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
@@ -55,6 +56,25 @@ for _ in range(3):
     net(torch.ones(4, 8, 8, device="cuda")).sum().backward()
     optimizer.step()
     optimizer.zero_grad()
+many = [torch.ones(3, device="cuda"), torch.ones(9000, device="cuda")]
+with dist._coalescing_manager(device=torch.device("cuda", 0)):
+    for x in many:
+        dist.all_reduce(x)
+gathered = [torch.zeros(4 * x.numel(), device="cuda") for x in many]
+with dist._coalescing_manager(device=torch.device("cuda", 0)):
+    for out, x in zip(gathered, many):
+        dist.all_gather_into_tensor(out, x)
+assert many[0].tolist() == [4] * 3 and gathered[0].tolist() == [4] * 12
+state = {"net": net.state_dict()}
+dcp.save(state, checkpoint_id=sys.argv[1])
+with torch.no_grad():
+    kept = net[1].weight.to_local().clone()
+    net[1].weight.zero_()
+dcp.load(state, checkpoint_id=sys.argv[1])
+assert torch.equal(net[1].weight.to_local(), kept) and kept.is_cuda
+told = [None] * 4
+dist.all_gather_object(told, "x" * (1 << 19))
+assert {len(x) for x in told} == {1 << 19}
 """
 
 
@@ -64,11 +84,30 @@ def test_functional_collectives_take_the_time_that_they_take_with_data(tmp_path:
     calls = []
     for fake in ((), ("--fake",)):
         env = {"AHBM_REPORT": str(tmp_path / f"{len(calls)}"), "AHBM_PAGE": "0"}
-        done = run("--device", "cuda:4", "--ranks", "4", *fake, str(script), **env)
+        done = run("--device", "cuda:4", "--ranks", "4", *fake, str(script), str(tmp_path / f"{len(calls)}.dcp"), **env)
         assert done.returncode == 0, done.stderr
         found = json.loads((tmp_path / f"{len(calls)}" / "answer.json").read_text())
         calls.append([(line["line"], line["collective"], line["calls"], line["time_ns"]) for line in found["lines"]])
     assert calls[0] == calls[1] and len(calls[0]) > 1
+
+
+SHEETS = """\
+import os, sys, torch
+from safetensors.torch import load_file, save_file
+model = torch.nn.Linear(1 << 10, 1 << 10).cuda()
+save_file(model.state_dict() | {"count": torch.tensor([7, 8], device="cuda")}, sys.argv[1], metadata={"format": "pt"})
+assert os.stat(sys.argv[1]).st_blocks * 512 < 1 << 20 < os.path.getsize(sys.argv[1])
+found = load_file(sys.argv[1], device="cuda")
+assert found["weight"].shape == (1 << 10, 1 << 10) and found["weight"].is_cuda and found["count"].tolist() == [7, 8]
+"""
+
+
+def test_files_of_safetensors_have_sizes(tmp_path: Path) -> None:
+    pytest.importorskip("safetensors")
+    script = tmp_path / "sheets.py"
+    script.write_text(SHEETS)
+    done = run("--device", "cuda:1", "--ranks", "1", "--fake", str(script), str(tmp_path / "model.safetensors"))
+    assert done.returncode == 0 and "zeros for what has no data" in done.stderr, done.stderr
 
 
 SAVES = """\

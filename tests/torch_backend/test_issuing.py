@@ -19,7 +19,7 @@ from jobs import python
 import ahbm
 from ahbm._core import Machine
 from ahbm.job.replay import JobReport
-from ahbm.torch.device import advice, answer, batches
+from ahbm.torch.device import advice, answer, batches, scratch
 from ahbm.torch.device.host import QUEUE, Host
 from ahbm.torch.device.kept import Kept
 from ahbm.torch.device.lanes import Lanes
@@ -55,8 +55,7 @@ class Queue:
     def kernel(self, us: float) -> None:
         """One that takes so long on the device, whose host takes its time for a launch."""
         assert self.lanes.host is not None
-        if not self.lanes.host.submits:
-            self.lanes.host.issue(self.lanes.host.launch)
+        self.lanes.host.launches()
         self.lanes.kernel("kernel", 0, round(us * 1e6), "f16", False)  # at 1000 GB/s
 
     def synchronize(self) -> None:
@@ -176,6 +175,34 @@ def test_twice_the_operations_take_twice_the_time_of_a_host(tmp_path: Path, what
         assert one["host_ns"][0] > 0.8 * one["step_ns"]
     assert float(told) == pytest.approx(one["step_ns"], rel=0.1)
     assert run(tmp_path, LOOP, what, "50", "8") == (one, told)
+
+
+WHOLE = """\
+import torch
+net = torch.nn.Sequential(*(torch.nn.Linear(8, 8) for _ in range(10))).cuda()
+optimizer = torch.optim.AdamW(net.parameters(), capturable=True)
+x = torch.zeros(4, 8, device="cuda")
+def step():
+    optimizer.zero_grad(set_to_none=True)
+    net(x).sum().backward()
+    optimizer.step()
+stream = torch.cuda.Stream()
+with torch.cuda.stream(stream):
+    for _ in range(5):
+        step()
+torch.cuda.current_stream().wait_stream(stream)
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    step()
+for _ in range(5):
+    graph.replay()
+"""
+
+
+def test_a_step_that_was_captured_is_a_replay_of_it_and_not_what_warmed_up(tmp_path: Path) -> None:
+    found, _ = run(tmp_path, WHOLE)
+    assert found["steps"] == 3 and found["ended_after"] == 10 and found["kernels"] > 30
+    assert found["host_ns"][0] < 50_000
 
 
 def test_products_that_are_large_leave_the_host_waiting(tmp_path: Path) -> None:
@@ -332,6 +359,31 @@ def test_compiling_and_a_larger_batch_are_simulated_as_they_then_run(tmp_path: P
     assert after[advice.COMPILED] < 0.97 * found["step_ns"]
     assert 2 * after[batches.TWICE] == pytest.approx(larger["step_ns"], rel=0.05)
     assert advice.COMPILED not in {each["what"] for each in compiled["changes"]}
+
+
+@pytest.mark.parametrize(
+    ("asked", "captured"),
+    [
+        ({"mode": "reduce-overhead"}, True),
+        ({"mode": "max-autotune"}, True),
+        ({"options": {"triton.cudagraphs": True}}, True),
+        ({"mode": "default"}, False),
+        ({"mode": "max-autotune-no-cudagraphs", "options": None}, False),
+    ],
+)
+def test_a_host_issues_nothing_of_compiled_code_that_is_a_graph(
+    monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], captured: bool
+) -> None:
+    monkeypatch.setattr(scratch, "_graphed", [False])
+    monkeypatch.setattr(scratch, "_depth", [1])
+    scratch._captures(asked)
+    inside = host(1)
+    inside.generated("pointwise")
+    inside.launches()
+    assert inside.now == (0 if captured else 2 * US)
+    monkeypatch.setattr(scratch, "_depth", [0])
+    inside.launches()
+    assert inside.now == (1 if captured else 3) * US
 
 
 def test_gradients_that_are_clipped_are_still_scaled_beside_a_fused_optimizer() -> None:

@@ -9,7 +9,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from ahbm.torch.device import advice, batches
+from ahbm.config.topology import load_machine
+from ahbm.torch.device import advice, batches, scratch
 from ahbm.torch.device.shadow import FACT, GONE, SAME
 from ahbm.torch.device.work import Work
 from ahbm.torch.journal import Node
@@ -55,14 +56,24 @@ def test_only_changes_that_change_something_are_offered(nodes: list[Node], offer
     assert [what for what, _ in advice.changed([nodes, nodes])] == offered
 
 
+def test_a_script_that_compiles_is_told_of_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = node("add", num_ops=0, tensor_size=8, with_compile=GONE)
+    machine = load_machine("dgx_h200")
+    for compiled, what in ((False, advice.COMPILED), (True, advice.REST)):
+        monkeypatch.setattr(scratch, "_compiled", [compiled])
+        assert what in [each for each, _ in advice.changed([[HOST, gone]], machine)]
+
+
 def test_work_counts_kernels_operations_tokens_and_samples() -> None:
-    def looked_up(rows: int) -> Node:
-        return node("embedding", num_ops=0, tensor_size=1, kernel_kind="gather", kernel_dims=(rows, 64))
+    def looked_up(rows: int, columns: int = 64) -> Node:
+        return node("embedding", num_ops=0, tensor_size=1, kernel_kind="gather", kernel_dims=(rows, columns))
 
     loss = node("nll_loss_forward", num_ops=0, tensor_size=1, kernel_kind="loss", kernel_dims=(512, 10))
-    found = Work.of([HOST, looked_up(4096), looked_up(128), looked_up(4096), HALF, loss, looked_up(4096), PRODUCT])
-    assert found.kernels == 7
-    assert found.operations == {"f16": 1_000_000, "f32": 2_000_000} and found.flops == 3_000_000
+    biases = looked_up(16384, 8)
+    nodes = [HOST, looked_up(4096), looked_up(128), looked_up(4096), HALF, biases, HALF, loss, looked_up(4096), PRODUCT]
+    found = Work.of(nodes)
+    assert found.kernels == 9
+    assert found.operations == {"f16": 2_000_000, "f32": 2_000_000} and found.flops == 4_000_000
     assert (found.tokens, found.samples) == (8192, 512)
 
 

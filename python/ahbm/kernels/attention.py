@@ -164,6 +164,28 @@ def _backward(call: Call) -> list[Kernel]:
     return found
 
 
+@rule("flex_attention", "flex_attention_backward")
+def _flexible(call: Call) -> list[Kernel]:
+    """`flex_attention` in generated code: one kernel from a template, and backward the sums by rows as well. Arguments:
+    queries, keys, values, and the mean number of keys that a query's blocks have."""
+    shape = _shape(call, _Places(0, -1, -1, -1, "flash"))
+    q, k, v = (call.need(i) for i in range(3))
+    seen = min(max(int(call.number(3, shape.keys)), 1), shape.keys)
+    back = call.name.endswith("backward")
+    products = 2 * shape.batch * shape.heads * shape.queries * seen
+    rows = shape.batch * shape.heads * shape.queries
+    made = rows * shape.value_size * q.itemsize
+    moved = sum(x.nbytes for x in (q, k, v))
+    main = kernel(
+        "attention_backward" if back else "attention",
+        *(shape.batch, shape.heads, shape.queries, seen, shape.size, 0, BACKENDS["flash"], shape.key_heads),
+        nbytes=2 * moved + made + 8 * rows if back else moved + made + 8 * rows,
+        operations=products * (3 * shape.size + 2 * shape.value_size if back else shape.size + shape.value_size),
+        arithmetic=call.arithmetic(q),
+    )
+    return [kernel("reduce", rows, shape.value_size, 1, nbytes=2 * made + 4 * rows), main] if back else [main]
+
+
 def _decomposed(call: Call, shape: _Shape, q: Tensor, mask: Tensor | None, *, back: bool = False) -> list[Kernel]:
     """Two products and a softmax, or their gradients, as torch's `_scaled_dot_product_attention_math`."""
     batch = shape.batch * shape.heads

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,8 @@ STEP_S = 600
 """Seconds that a script may take for its first step."""
 REFUSED = "ahbm.errors.ConfigError: AHBM-C157 "
 """How the line begins that says why a script's model is not planned."""
+RANK = re.compile(r"^\[rank\d+\]: ")
+"""What torch puts before the lines of an error, in a process that has a group."""
 LINES = 4
 """Of what a script has said last, those that are told where it fails."""
 
@@ -44,7 +47,8 @@ def trained(script: str | Path, arguments: Sequence[str] = (), topology: str | N
             raise ConfigError("AHBM-C157", f"{script} did not end a step in {STEP_S} s") from None
         if numbers.exists():
             return read_manifest(numbers)
-        said = [line for line in done.stderr.decode(errors="replace").splitlines() if not line.startswith("ahbm: ")]
+        lines = [RANK.sub("", line) for line in done.stderr.decode(errors="replace").splitlines()]
+        said = [line for line in lines if not line.startswith("ahbm: ")]
     if refused := [line for line in said if line.startswith(REFUSED)]:
         hint = next((line.partition("hint: ")[2] for line in said if line.startswith("  hint: ")), None)
         raise ConfigError("AHBM-C157", f"{script}: {refused[-1].removeprefix(REFUSED)}", hint=hint)

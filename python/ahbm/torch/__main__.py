@@ -263,8 +263,12 @@ def main() -> None:
     if asked.device is not None:
         os.environ[DEVICE] = asked.device
     if asked.ranks is not None or asked.fake:
-        if asked.device is None or not 0 <= asked.rank < (asked.ranks or 1) or (asked.fake and asked.ranks is None):
-            parser.error("--ranks N needs --device, --rank K is below N, and --fake needs --ranks")
+        if asked.ranks is None:
+            parser.error("--fake needs --ranks N: --ranks 1 for a script of one process")
+        if asked.device is None:
+            parser.error("--ranks N needs --device cuda")
+        if not 0 <= asked.rank < asked.ranks:
+            parser.error(f"--rank K is 0 to {asked.ranks - 1} with --ranks {asked.ranks}")
         os.environ["AHBM_WORLD"] = f"{asked.ranks}:{asked.rank}"
         os.environ["AHBM_FAKE"] = "1" if asked.fake else ""
     if asked.routing is not None:

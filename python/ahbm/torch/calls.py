@@ -154,7 +154,7 @@ class Collectives:
     @ruled
     def allreduce_coalesced(self, tensors: Sequence[Tensor], opts: Any = None) -> Work:
         """`allreduce` of each."""
-        return self.allreduce(tensors, opts)
+        return Collectives.allreduce(self, tensors, opts)  # a group's own takes options of its own alone
 
     @recorded
     @ruled

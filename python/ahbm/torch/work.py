@@ -21,6 +21,10 @@ _completing = threading.RLock()
 """Held while a completion runs: a future's thread and the rank's may ask at once."""
 
 
+FUTURE = "ahbm future"
+"""The name of threads that call functions of futures."""
+
+
 class Work(dist.Work):
     """One rank's side of one or more operations; done when all of them are.
 
@@ -132,7 +136,7 @@ class Work(dist.Work):
         """Completes the future once all operations have ended; of the first `ended` that is known."""
 
         def ended_one(_: BaseException | None) -> None:
-            threading.Thread(target=self._resume, args=(future, at + 1), name="ahbm future").start()
+            threading.Thread(target=self._resume, args=(future, at + 1), name=FUTURE).start()
 
         for at in range(ended, len(self.tickets)):
             if self._place.seat.notify(self.tickets[at], ended_one):

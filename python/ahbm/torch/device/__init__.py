@@ -30,6 +30,7 @@ def install(devices: int, asked: dict[Any, str]) -> Any:
         files,
         fused,
         graphs,
+        higher,
         kernels,
         marks,
         meter,
@@ -76,6 +77,7 @@ def install(devices: int, asked: dict[Any, str]) -> Any:
     routed.install()
     fused.install()
     scratch.install()
+    higher.install()
     if fake is not None:
         files.install_storages()
     checks.install()

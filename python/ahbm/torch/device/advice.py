@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from ahbm.base.words import lasts
-from ahbm.torch.device import batches
+from ahbm.torch.device import batches, scratch
 from ahbm.torch.device.host import LIBRARIES
 from ahbm.torch.device.host import of as of_machine
 from ahbm.torch.device.shadow import FACT, GONE, SAME
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 TF32 = "products of f32 in TF32 (torch.set_float32_matmul_precision)"
 PINNED = "copies from pinned memory (pin_memory=True, non_blocking=True)"
 COMPILED = "the model compiled (torch.compile)"
+REST = "what is not compiled yet compiled as well (torch.compile)"
 GRAPH = "the step as one CUDA graph, if it can be captured (torch.cuda.graph)"
 FUSED = "the optimizer in one kernel for many parameters (fused=True)"
 ADAM = ("_foreach_lerp_", "_foreach_mul_", "_foreach_addcmul_", "_foreach_sqrt", "_foreach_div_", "_foreach_add_",
@@ -200,7 +201,7 @@ def changed(ranks: Sequence[Sequence[Node]], machine: Machine | None = None) -> 
     ps = {} if host is None else host.ps
     changes = [*CHANGES.items(), (FUSED, lambda nodes: fused(nodes, ps.get("tensor", 0), ps.get("optimizer", 0)))]
     if ps and any(key == FACT and value == GONE for nodes in ranks for node in nodes for key, value in node[5]):
-        changes.append((COMPILED, lambda nodes: compiled(nodes, ps)))
+        changes.append((REST if scratch.compiled() else COMPILED, lambda nodes: compiled(nodes, ps)))
     before = [plain(nodes) for nodes in ranks]
     found = []
     for what, change in changes:

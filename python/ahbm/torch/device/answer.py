@@ -58,6 +58,9 @@ SEARCHED_RANKS = 32
 NOTHING = "the script gave the device nothing to do: there was no kernel and no call"
 MOST = 5
 """Changes that an answer names."""
+BEST = "the best algorithm for every call"
+LEAST = 0.001
+"""The share of a step that a change has to save to be named."""
 _met = [False]
 
 
@@ -413,7 +416,7 @@ class Answer:
         found.changes += [Change.of(what, other.run().latency_ns, steps) for what, other in others]
         if job.calls and len(job.ranks) <= SEARCHED_RANKS and sum(map(len, job.replayed.nodes)) <= SEARCHED * 3:
             found.best = opened.best()
-            found.changes.append(Change("the best algorithm for every call", found.best.after.latency_ns))
+            found.changes.append(Change(BEST, found.best.after.latency_ns))
         found.changes.sort(key=lambda change: (change.latency_ns, change.what))
         return found
 
@@ -576,13 +579,14 @@ class Answer:
         ]
         if len(rows) > 1:
             lines += aligned(rows)
-        helps = [change for change in self.changes if change.latency_ns < job.latency_ns][:MOST]
+        most = job.latency_ns * (1 - LEAST)
+        helps = [change for change in self.changes if change.latency_ns <= most][:MOST]
         for change in helps:
             saved = 100 * (1 - change.latency_ns / job.latency_ns)
             lines.append(f"with {change.what}: {lasts(change.latency_ns / per)} (-{saved:.1f} %)")
         if not helps and self.changes:
             lines.append("nothing that was tried helps: " + ", ".join(change.what for change in self.changes))
-        if self.best is not None:
+        if self.best is not None and any(change.what == BEST for change in helps):
             for choice in self.best.choices:
                 if choice.best != choice.algorithm:
                     lines.append(

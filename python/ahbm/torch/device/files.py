@@ -8,6 +8,7 @@ others; it maps files to memory, so that a checkpoint takes none.
 from __future__ import annotations
 
 import functools
+import json
 import os
 import zipfile
 from typing import Any
@@ -17,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from ahbm.base.logs import notice
 from ahbm.errors import UnsupportedError
-from ahbm.torch.device import marks, values
+from ahbm.torch.device import marks, native, values
 
 _WANTED = "_ahbm_wanted"
 _HOLLOW = "_ahbm_hollow"
@@ -145,6 +146,38 @@ def install() -> None:
             _loading[0] = before
 
     torch.load = torch.serialization.load = load
+    native.when_imported(("safetensors.torch",), _safetensors)
+
+
+def _safetensors(module: Any) -> None:
+    """Files of safetensors have names, types and sizes, and what is known; the rest is a hole, which reads as zeros."""
+    saves, types = module.save_file, {dtype: name for name, dtype in module._TYPES.items()}
+
+    @functools.wraps(saves)
+    def save_file(tensors: Any, filename: Any, metadata: Any = None) -> None:
+        if not any(isinstance(x, FakeTensor) for x in tensors.values()):
+            saves(tensors, filename, metadata=metadata)
+            return
+        notice("safetensors writes sizes, and zeros for what has no data (--fake)")
+        header: dict[str, Any] = {"__metadata__": {**(metadata or {}), "ahbm": "without data"}}
+        at = 0
+        for name, x in sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0])):
+            end = at + x.numel() * x.element_size()
+            header[name] = {"dtype": types[x.dtype], "shape": list(x.shape), "data_offsets": [at, end]}
+            at = end
+        text = json.dumps(header).encode()
+        text += b" " * (-len(text) % 8)
+        with open(filename, "wb") as file:
+            file.write(len(text).to_bytes(8, "little") + text)
+            for name, x in tensors.items():
+                known = values.data(x)
+                if known is not None:
+                    file.seek(8 + len(text) + header[name]["data_offsets"][0])
+                    with torch._C._DisableTorchDispatch():
+                        file.write(known.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+            file.truncate(8 + len(text) + at)
+
+    module.save_file = save_file
 
 
 _loading = [False]

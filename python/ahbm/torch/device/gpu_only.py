@@ -30,6 +30,7 @@ def _table() -> dict[Any, Callable[..., Any]]:
         "_masked_scale": lambda x, mask, scale: x * mask.to(x.dtype) * scale,
     }
     found = {getattr(aten, name).default: function for name, function in named.items()}
+    found[aten.histc.default] = lambda x, *args, **kw: torch.histc(x.double(), *args, **kw).to(x.dtype)
     found[aten.mm.dtype] = lambda a, b, dtype: a.to(dtype) @ b.to(dtype)
     found[aten.bmm.dtype] = lambda a, b, dtype: torch.bmm(a.to(dtype), b.to(dtype))
     found[aten.addmm.dtype] = _added(torch.addmm)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +20,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from ahbm.torch.device import kernels, marks, native, streams, values
+from ahbm.torch.device import kernels, marks, native, streams, values, watch
 from ahbm.torch.device.fusing import Work
 from ahbm.torch.device.meter import meter
 from ahbm.torch.replacing import replace
@@ -74,6 +75,8 @@ class Recording:
         self._open: _Operation | None = None
         self._hollow: list[StorageWeakRef] = []
         """Storages without data that a replay writes."""
+        self.stepped: list[weakref.ref[Any]] = []
+        """Optimizers that have stepped, and step again in a replay."""
 
     def before(self, known: Any, args: Any, kwargs: Any, given: list[torch.Tensor], to: int | None) -> None:
         """An operation is about to run. Raises torch.AcceleratorError where the host would wait for it."""
@@ -190,6 +193,8 @@ class Recording:
                     self._run(operation, held)
                 for work in operation.times:
                     meter.run(work)
+        for optimizer in filter(None, (held() for held in self.stepped)):
+            watch.step(optimizer)
 
     def _run(self, operation: _Operation, held: dict[int, Any]) -> None:
         lasting = [ref.slot in self._kept for _, ref in operation.made]
@@ -240,6 +245,8 @@ class _Handle:
 
 
 _now: list[Any] = [None]
+_replayed = [False]
+"""Whether any graph was."""
 
 
 class CUDAGraph:
@@ -285,6 +292,8 @@ class CUDAGraph:
         kernels.placing.graph = meter.tape = _now[0] = None
         self._recording.end()
         self._ended = True
+        if not _replayed[0] and meter.lanes is not None:
+            meter.lanes.forget()  # what ran until now has warmed up what was captured
 
     def capture_end_post(self) -> None:
         """Nothing to do."""
@@ -307,6 +316,7 @@ class CUDAGraph:
         if self._recording is None or not self._ended:
             raise RuntimeError("Called CUDAGraph::replay without a preceding successful capture.")
         refuse()
+        _replayed[0] = True
         self._run("replay_start")
         self._recording.replay()
         self._run("replay_end")

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ahbm.torch.device import scratch
 from ahbm.torch.device.memory import in_backward
 
 if TYPE_CHECKING:
@@ -99,9 +100,16 @@ class Host:
 
     def generated(self, kind: str) -> None:
         """It issues a kernel of this class in generated code, whose Python calls the kernel, or the operation of a
-        library."""
+        library; in a graph, nothing."""
+        if scratch.graphed():
+            return
         library = LIBRARIES.get(kind)
         self.issue(self.ps["generated"] if library is None else self._python + self.ps["operation"] + self.ps[library])
+
+    def launches(self) -> None:
+        """It launches a kernel, unless that is part of a graph."""
+        if not self.submits and not scratch.graphed():
+            self.issue(self.launch)
 
     def own(self, known: Any) -> None:
         """It runs an operation on its own tensors."""

@@ -6,12 +6,14 @@ meter which kernels they are.
 
 from __future__ import annotations
 
+import re
 import threading
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor, UnsupportedOperatorException
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -47,6 +49,13 @@ CALLS = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "s
 
 _active: Any = torch._C._get_dispatch_mode
 _FAKE = torch._C._TorchDispatchModeKey.FAKE
+_CUDA = torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA)
+_BY_SCRIPT = re.compile(r"^CUDA: registered at \S*\.py:", re.MULTILINE)
+"""Of what torch tells of an operation: its kernel for GPUs is a function of Python."""
+
+
+operators: list[Callable[..., Any]] = [lambda _, func, args, kwargs: func(*args, **kwargs)]
+"""What runs operators that are given functions: see `higher`."""
 
 
 class _Placing(threading.local):
@@ -84,7 +93,7 @@ class Kernels(TorchDispatchMode):
                 return NotImplemented
         kwargs = kwargs or {}
         if not isinstance(func, torch._ops.OpOverload):
-            return func(*args, **kwargs)
+            return func(*args, **kwargs) if _active(_FAKE) is not None else operators[0](self, func, args, kwargs)
         if _active(_FAKE) is not None:  # torch finds out shapes: nothing that a device would do
             if marks.index_of(kwargs.get("device")) is not None:
                 kwargs = {**kwargs, "device": torch.device("cpu")}
@@ -95,6 +104,9 @@ class Kernels(TorchDispatchMode):
                 out = func.decompose(*args, **kwargs)
             if out is not NotImplemented:
                 return out
+        if known.is_scripts and self.fake is None and any(marks.where(x) is not None for x in tensors((args, kwargs))):
+            with self:
+                return func.redispatch(_CUDA, *args, **kwargs)
         index = placing.to
         if "device" in kwargs:
             asked = marks.index_of(kwargs["device"])
@@ -135,7 +147,11 @@ class Kernels(TorchDispatchMode):
             if hollow and func.namespace == "_c10d_functional":
                 out = uniform.functional(self.fake, func, known.name, args, kwargs, before)
             else:
-                out = func(*args, **kwargs)
+                try:
+                    out = func(*args, **kwargs)
+                except UnsupportedOperatorException as error:  # torch knows no sizes of it: the group performs it
+                    uniform.called(known.name, args, None)
+                    raise NotImplementedError(f"{func}") from error
             uniform.called(known.name, args, out)
         elif (
             hollow
@@ -248,9 +264,11 @@ class Kind:
         self.name = name
         self.on_host = _ON_HOST.get(name, ())
         self.is_call = schema.name.partition("::")[0] in CALLS
+        self.is_aten = schema.name.startswith("aten::")
+        self.is_scripts = not self.is_aten and _BY_SCRIPT.search(torch._C._dispatch_dump(func.name())) is not None
+        """Whether the script has given it a function for GPUs, whose operations are what a device is given."""
         self.takes_lengths = name == "_pack_padded_sequence"
         """Whether an operand has to be the host's."""
-        self.is_aten = schema.name.startswith("aten::")
         self._operands: list[str] = [a.name for a in schema.arguments if "Tensor" in str(a.type)]
         self.is_quiet = self.is_view or name in _QUIET or self.is_call or schema.name.startswith("prim::")
         self.is_free = self.is_call or name in _ASKING or schema.name.startswith("prim::")

@@ -208,8 +208,16 @@ class Lanes(Journal):
                 if self.count.sure and self.count.ended != before:
                     self._enough()
 
+    def forget(self) -> None:
+        """What was kept was no part of what follows."""
+        self._shadow.end()
+        with self._lock:
+            self._again()
+            self._source = steps.PROFILER + 1
+            self._next = SOON if self._wanted else MANY
+
     def _again(self) -> None:
-        """Another source marks, which wins: what was kept is forgotten."""
+        """What was kept is forgotten, as another source marks, which wins."""
         self.events, self.marks, self.calls, self.backwards, self._names = [], [], [], [], []
         self._chains, self._fence = {}, []
         self._issued, self._awaited = None, []

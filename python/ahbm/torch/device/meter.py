@@ -135,8 +135,10 @@ class Meter:
         """An operation started its kernels on the current stream."""
         if _hushed.depth:
             return
-        name = known.name
-        kernels = described.kernels(known, args, kwargs, out, given, self.units)
+        self.starts(known.name, described.kernels(known, args, kwargs, out, given, self.units), out, given)
+
+    def starts(self, name: str, kernels: Sequence[Kernel], out: Any, given: Sequence[torch.Tensor]) -> None:
+        """An operation that was given tensors and has made `out` started these kernels on the current stream."""
         if scratch.generates():
             if not self.generated.groups and memory.in_backward():
                 torch.autograd.Variable._execution_engine.queue_callback(self.flush)
@@ -259,8 +261,7 @@ class Meter:
         return nullcontext() if self.host is None else self.host.submission()
 
     def _launched(self, by: host.Host) -> None:
-        if not by.submits:
-            by.issue(by.launch)
+        by.launches()
         if by.now > self.device_ps + self._calls_ps:
             self.idle_ps += max(by.now - self.now_ps(), 0)
 
@@ -272,7 +273,16 @@ class Meter:
 
 
 meter = Meter()
-scratch.ends.append(meter.flush)
+
+
+def _returns(made: list[torch.Tensor]) -> None:
+    """Compiled code has made these: what it has done starts its kernels, as one graph where it was captured."""
+    meter.flush(made)
+    if scratch.graphed() and meter.host is not None:
+        meter.host.issue(meter.host.launch)
+
+
+scratch.ends.append(_returns)
 
 
 def counting(packet: Any) -> Any:

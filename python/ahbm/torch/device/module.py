@@ -71,12 +71,13 @@ class device_of(device):
 def properties(device: Any = None) -> Any:
     """The properties that the machine has; those that it does not model are those of a usual device."""
     number(device)
+    compute = machine().compute
     return SimpleNamespace(
         name=name(),
         major=CAPABILITY[0],
         minor=CAPABILITY[1],
         total_memory=capacity(),
-        multi_processor_count=machine().cubes * machine().pes,
+        multi_processor_count=meter.units if compute else machine().cubes * machine().pes,
         is_integrated=0,
         is_multi_gpu_board=0,
         max_threads_per_multi_processor=2048,
@@ -85,7 +86,7 @@ def properties(device: Any = None) -> Any:
         shared_memory_per_block=49152,
         shared_memory_per_block_optin=232448,
         shared_memory_per_multiprocessor=233472,
-        L2_cache_size=1 << 25,
+        L2_cache_size=round(compute.values["l2_mib"] * 2**20) if compute else 1 << 25,
         warp_size=32,
         gcnArchName="",
         uuid=f"ahbm-{marks.current()}",

@@ -55,8 +55,9 @@ def _places(make: Callable[..., Any]) -> Callable[..., Any]:
 def placed(make: Callable[..., Any], args: Any, kw: dict[str, Any], device: Any) -> Any:
     """What a factory makes, on a device."""
     index = marks.index_of(device)
-    if index is not None and args and hasattr(args[0], "__cuda_array_interface__") and type(args[0]) not in _TENSORS:
-        args = (_of_interface(args[0]), *args[1:])
+    first = args[0] if index is not None and args else None
+    if not isinstance(first, torch.Tensor) and hasattr(first, "__cuda_array_interface__"):
+        args = (_of_interface(first), *args[1:])
     if index is not None and make.__name__ == "nested_tensor":
         return _nested(make, args, kw, torch.device(marks.KIND, index))
     before, placing.to = placing.to, -1 if index is None else index
@@ -79,13 +80,8 @@ def placed(make: Callable[..., Any], args: Any, kw: dict[str, Any], device: Any)
     return out if index is not None else checks.hosted(out)
 
 
-_TENSORS = (torch.Tensor, torch.nn.Parameter)
-
-
 def _of_interface(given: Any) -> torch.Tensor:
     """The tensor of an object that says where its memory on a device lies: it is the host's."""
-    if isinstance(given, torch.Tensor):
-        return given
     facts = {**given.__cuda_array_interface__, "version": 3}
     made = type("Given", (), {"__array_interface__": {key: facts[key] for key in facts if key != "stream"}})()
     return marks.put(torch.from_numpy(numpy.asarray(made)), marks.current())

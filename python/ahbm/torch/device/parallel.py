@@ -7,12 +7,13 @@ their devices, so that every run is the same; their kernels are counted one afte
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
 import torch
-from torch.nn.parallel import DataParallel, parallel_apply
+from torch.nn.parallel import DataParallel, DistributedDataParallel, parallel_apply
 
 from ahbm.base.logs import notice
 from ahbm.torch.device import marks
@@ -25,6 +26,7 @@ _MEAN = 4
 
 def install() -> None:
     """Puts all this in torch's place."""
+    _buckets()
     core: Any = torch._C
     core._broadcast = _broadcast
     core._broadcast_out = lambda tensor, out: tuple(each.copy_(tensor) for each in out)
@@ -128,3 +130,22 @@ def _all_gather(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor],
 def _reduce_scatter(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], op: int = 0, *_: Any) -> None:
     parts = [_reduced(inputs, op, out.device).flatten().chunk(len(outputs))[at] for at, out in enumerate(outputs)]
     _copy_all(outputs, [part.view_as(out) for out, part in zip(outputs, parts, strict=True)])
+
+
+def _buckets() -> None:
+    """Hooks of DistributedDataParallel find the gradients, which C++ has laid together, where the parameters are."""
+    parallel: Any = DistributedDataParallel
+    registers = parallel.register_comm_hook
+
+    @functools.wraps(registers)
+    def register_comm_hook(self: Any, state: object, hook: Callable[..., Any]) -> None:
+        @functools.wraps(hook)
+        def placed(state: object, bucket: Any) -> Any:
+            index = marks.where(bucket.parameters()[0])
+            if index is not None:
+                marks.put(bucket.buffer(), index)
+            return hook(state, bucket)
+
+        registers(self, state, placed)
+
+    parallel.register_comm_hook = register_comm_hook

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import threading
@@ -14,7 +15,9 @@ import torch.distributed.distributed_c10d as c10d
 
 from ahbm.base.logs import notice
 from ahbm.torch.device import marks
+from ahbm.torch.device.meter import quiet
 from ahbm.torch.replacing import replace
+from ahbm.torch.work import FUTURE
 
 
 def install(enter: Callable[[], Any]) -> None:
@@ -132,10 +135,11 @@ def _threads(enter: Callable[[], Any]) -> None:
     runs = threading.Thread.run
 
     def run(thread: threading.Thread) -> None:
-        if thread.name.startswith("ahbm"):
+        if thread.name.startswith("ahbm") and thread.name != FUTURE:
             runs(thread)
             return
-        with enter():
+        # Functions of futures are called when other processes are there: their kernels have no certain place.
+        with enter(), quiet() if thread.name == FUTURE else contextlib.nullcontext():
             runs(thread)
 
     threading.Thread.run = run  # type: ignore[method-assign, assignment]

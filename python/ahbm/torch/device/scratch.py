@@ -56,6 +56,9 @@ _FUSED = {
 }  # fmt: skip
 _depth = [0]
 _compiled = [False]
+_graphed = [False]
+GRAPHED = ("reduce-overhead", "max-autotune")
+"""Modes of `torch.compile` whose code is captured in CUDA graphs."""
 
 
 def fuses(func: Any) -> bool:
@@ -78,8 +81,24 @@ def generates() -> bool:
     return _depth[0] > 0 or (_compiled[0] and memory.in_backward())
 
 
+def graphed() -> bool:
+    """Whether operations are now those of a graph that `torch.compile` has captured."""
+    return _graphed[0] and generates()
+
+
+def compiled() -> bool:
+    """Whether the script has compiled anything."""
+    return _compiled[0]
+
+
 ends: list[Callable[[list[torch.Tensor]], None]] = []
 """Called with what compiled code returns."""
+
+
+def _captures(kw: dict[str, Any]) -> None:
+    options = kw.get("options") or {}
+    if kw.get("mode") in GRAPHED or options.get("triton.cudagraphs"):
+        _graphed[0] = True
 
 
 def _enters(*_: Any) -> None:
@@ -88,13 +107,15 @@ def _enters(*_: Any) -> None:
 
 def _leaves(out: Any) -> None:
     """What compiled code returns lies in memory."""
-    _depth[0] -= 1
-    if not _depth[0]:
-        found = [x for x in tree_leaves(out) if isinstance(x, torch.Tensor)]
-        for x in found:
-            marks.count(x)
-        for end in ends:
-            end(found)
+    try:
+        if _depth[0] == 1:
+            found = [x for x in tree_leaves(out) if isinstance(x, torch.Tensor)]
+            for x in found:
+                marks.count(x)
+            for end in ends:
+                end(found)
+    finally:
+        _depth[0] -= 1
 
 
 def install() -> None:
@@ -121,10 +142,12 @@ def install() -> None:
         return module
 
     def compile_(model: Any = None, **kw: Any) -> Any:
+        _captures(kw)
         made = compiles(model, **kw)
         return (lambda function: enters(made(function))) if model is None else enters(made)
 
     def compile_module(self: Any, *args: Any, **kw: Any) -> None:
+        _captures(kw)
         compiles_module(self, *args, **kw)
         enters(self)
 

@@ -43,6 +43,11 @@ class Stream:
         self.device_index = marks.current() if index is None else index
         self.device = torch.device(marks.KIND, self.device_index)
 
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        """The least and the greatest priority that torch knows, as on a GPU of today."""
+        return 0, -3
+
     def synchronize(self) -> None:
         """The host waits for the stream."""
         synchronized()

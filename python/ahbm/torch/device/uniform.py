@@ -146,7 +146,7 @@ def _result(name: str, data: torch.Tensor, args: Any, target: Any) -> torch.Tens
         rows = [int(n) for n in splits] or [data.shape[0] // size] * size
         start = sum(rows[:me])
         return torch.cat([data[start : start + rows[me]]] * size)
-    if name in ("_allgather_base_", "all_gather_into_tensor"):
+    if name in ("_allgather_base_", "all_gather_into_tensor", "allgather_into_tensor_coalesced_"):
         return torch.cat([data.reshape(-1)] * size)
     return data
 
@@ -173,9 +173,19 @@ def _each(args: Any, out: Any) -> Any:
     return args[0], [args[1][group.rank()]] * len(args[0])
 
 
-_REDUCING = {"allreduce_", "all_reduce", "all_reduce_", "_reduce_scatter_base_", "reduce_scatter_tensor"}
+def _many(args: Any, out: Any) -> Any:
+    return args[0], args[1]
+
+
+_REDUCING = {
+    "allreduce_", "all_reduce", "all_reduce_", "_reduce_scatter_base_", "reduce_scatter_tensor",
+    "allreduce_coalesced_", "reduce_scatter_tensor_coalesced_",
+}  # fmt: skip
 _RULES = {
     "allreduce_": _in_place,
+    "allreduce_coalesced_": _in_place,
+    "allgather_into_tensor_coalesced_": _many,
+    "reduce_scatter_tensor_coalesced_": _many,
     "broadcast_": _in_place,
     "all_reduce_": _in_place,
     "all_reduce": _functional,

@@ -15,9 +15,14 @@ import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from ahbm.torch.device import marks
+from ahbm.torch.device import gpu_only, marks
 
 _DATA = "_ahbm_data"
+_ADDRESS = "_ahbm_address"
+_free = [1 << 46]
+"""The next address that no storage has."""
+_copying = [False]
+"""Whether `copy.deepcopy` copies a tensor without data."""
 INTEGERS, NUMBERS = 1 << 22, 1 << 18
 """Elements up to which tensors of integers, and of numbers, have data that is computed from other data."""
 MADE_INTEGERS, MADE_NUMBERS = 1 << 20, 1 << 12
@@ -167,14 +172,15 @@ def compute(func: Any, args: Any, kwargs: Any, given: Any, out: Any, *, made: bo
     """Does an operation whose operands have data, and gives its results theirs."""
     outs = [x for x in (out if isinstance(out, tuple | list) else (out,)) if isinstance(x, FakeTensor)]
     most = made_limit if made else limit
-    small = all(x.numel() <= most(x.dtype) and x.layout is torch.strided for x in outs)
+    small = all(x.numel() <= most(x.dtype) and x.layout is torch.strided and x.fake_device.type != "meta" for x in outs)
     if small and (outs or writes):
         try:
-            found = func(*with_data(args), **{key: with_data(arg) for key, arg in kwargs.items()})
+            does = gpu_only.find(func) or func
+            found = does(*with_data(args), **{key: with_data(arg) for key, arg in kwargs.items()})
+            reals = [x for x in (found if isinstance(found, tuple | list) else (found,)) if isinstance(x, torch.Tensor)]
         except (RuntimeError, NotImplementedError, IndexError, TypeError):
             small = False  # of values that were invented, or of a kernel that the host lacks
         else:
-            reals = [x for x in (found if isinstance(found, tuple | list) else (found,)) if isinstance(x, torch.Tensor)]
             mine = {id(x) for x in given}
             for x, one in zip(outs, reals, strict=False):
                 if id(x) not in mine and x.shape == one.shape:
@@ -239,14 +245,51 @@ def _deepcopy(x: Any, memo: dict[int, Any]) -> Any:
     torch copies all attributes of a tensor, and so the mode with its `StorageWeakRef`s: it copies their addresses and
     takes no reference, so that both free one, and memory that others have by then is written (torch 2.15)."""
     memo[id(x.fake_mode)] = x.fake_mode
-    made = torch.Tensor.__deepcopy__(x, memo)
+    before, _copying[0] = _copying[0], True
+    try:
+        made = torch.Tensor.__deepcopy__(x, memo)  # clones what has no address
+    finally:
+        _copying[0] = before
     made.constant = None  # the mode does not know it as the copy's, and would not drop it where the copy is written
     return made
+
+
+def _address(held: Any) -> int:
+    """An address that a storage without data has to itself, for scripts that look for memory that tensors share."""
+    if not held.nbytes():
+        return 0
+    found: int | None = held.__dict__.get(_ADDRESS)
+    if found is None:
+        found = held.__dict__[_ADDRESS] = _free[0]
+        _free[0] += -(-held.nbytes() // 512) * 512
+    return found
+
+
+def _addresses(fake: Any) -> None:
+    storages: Any = torch.UntypedStorage
+    tells, holds = storages.data_ptr, torch.Tensor.untyped_storage
+
+    def data_ptr(x: Any) -> int:
+        if _copying[0] or not x.numel():
+            return 0
+        return _address(holds(x)) + int(x.storage_offset() * x.element_size())
+
+    def untyped_storage(x: Any) -> Any:
+        held = holds(x)
+        _address(held)
+        return held
+
+    def of_storage(held: Any) -> int:
+        address: int = _address(held) if _ADDRESS in held.__dict__ else tells(held)
+        return address
+
+    fake.data_ptr, fake.untyped_storage, storages.data_ptr = data_ptr, untyped_storage, of_storage
 
 
 def install() -> None:
     """Has tensors without data answer scripts that read them."""
     fake: Any = FakeTensor
+    _addresses(fake)
     fake.__repr__ = fake.__str__ = _repr
     fake.__format__ = _format
     fake.numpy = _numpy

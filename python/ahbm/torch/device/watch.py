@@ -18,7 +18,7 @@ from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 import ahbm.torch
 from ahbm.ranks import blame
-from ahbm.torch.device import marks
+from ahbm.torch.device import kernels, marks
 from ahbm.torch.device.lanes import Lanes
 from ahbm.torch.device.meter import meter
 from ahbm.torch.device.steps import OPTIMIZER, PROFILER, USER, Count
@@ -46,6 +46,7 @@ class Watch:
 
     def install(self) -> None:
         """From now on."""
+        _watches.append(self)
         ahbm.torch.on_step.append(lambda: self.mark(USER, 0))
         register_optimizer_step_post_hook(lambda optimizer, *_: self.step(optimizer))
         _script[0] = os.environ.get("AHBM_TORCH_SCRIPT") or sys.argv[0]
@@ -73,7 +74,10 @@ class Watch:
             function()
 
     def step(self, optimizer: Any, *, skipped: bool = False) -> None:
-        """An optimizer has stepped."""
+        """An optimizer has stepped. In a capture, every replay steps."""
+        if kernels.placing.graph is not None:
+            kernels.placing.graph.stepped.append(weakref.ref(optimizer))
+            return
         number = self._numbers.get(optimizer)
         if number is None:
             number = self._numbers[optimizer] = self._total
@@ -167,6 +171,15 @@ class Watch:
                 lanes.calls.append((self._start, len(lanes.events)))
                 if backward:
                     lanes.backwards.append(len(lanes.events))
+
+
+_watches: list[Watch] = []
+
+
+def step(optimizer: Any) -> None:
+    """An optimizer has stepped, in a graph."""
+    for each in _watches:
+        each.step(optimizer)
 
 
 _script = [""]

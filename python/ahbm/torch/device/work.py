@@ -19,6 +19,12 @@ def rows(facts: Mapping[str, Any]) -> int:
     return dims[0]
 
 
+def columns(facts: Mapping[str, Any]) -> int:
+    """Those of a kernel that goes by rows."""
+    dims: Sequence[int] = facts.get("kernel_dims") or ()
+    return dims[1] if len(dims) > 1 else 0
+
+
 @dataclass(frozen=True)
 class Work:
     """Of one rank."""
@@ -28,8 +34,9 @@ class Work:
     operations: dict[str, int] = field(default_factory=dict)
     """Per type that they are done in, as torch counts them."""
     tokens: int = 0
-    """Rows that models looked up in their tables: of tables that are read one after the other, with no product between,
-    those of the one that is read most, for a model adds rows of several for each token."""
+    """Rows that models looked up in their widest tables, for narrower ones are no embeddings of tokens (T5's biases by
+    distance). Of tables that are read one after the other, with no product between, those of the one that is read most
+    count, for a model adds rows of several for each token."""
     samples: int = 0
     """Rows that losses were taken of."""
 
@@ -38,6 +45,8 @@ class Work:
         """Of the nodes of a journal."""
         kernels, tokens, samples, looked_up = 0, 0, 0, 0
         operations = dict[str, int]()
+        nodes = list(nodes)
+        widest = max((columns(dict(node[5])) for node in nodes if node[1] == "embedding"), default=0)
         for kind, name, _, _, _, described in nodes:
             facts: dict[str, Any] = dict(described)
             if kind != "COMP_NODE" or facts.get("is_cpu_op"):
@@ -47,7 +56,7 @@ class Work:
                 of = facts.get("num_ops_dtype", "f16")
                 operations[of] = operations.get(of, 0) + done
                 tokens, looked_up = tokens + looked_up, 0
-            elif name == "embedding":
+            elif name == "embedding" and columns(facts) == widest:
                 looked_up = max(looked_up, rows(facts))
             elif name in LOSSES:
                 samples += rows(facts)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 import os
 from typing import Any
@@ -11,8 +13,10 @@ import torch.distributed as dist
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from ahbm.base.logs import notice
-from ahbm.errors import UnsupportedError
-from ahbm.torch.device import marks, sizes, values
+from ahbm.config.topology import ENV
+from ahbm.errors import DistributedError, UnsupportedError
+from ahbm.torch.device import marks, native, sizes, values
+from ahbm.torch.replacing import replace
 
 WORLD = "AHBM_WORLD"
 """Environment variable: the number of ranks that one process stands for, and which of them it is."""
@@ -59,8 +63,54 @@ def initialize() -> Any:
     found = wanted()
     assert found is not None
     notice(f"this process is rank {found[0]} of {found[1]} ranks like it")
-    init_alone(*found)
+    topology = os.environ.get(ENV)
+    try:
+        init_alone(*found)
+    except DistributedError as error:
+        if error.code != "AHBM-X104" or not topology:
+            raise
+        hint = f'{ENV}="{topology}, system.sips.count={found[1]}" has as many, on as many nodes as they take'
+        raise DistributedError(error.code, error.message, hint=hint) from None
+    native.when_imported(("torch.distributed.checkpoint.utils",), _saves_alone)
+    native.when_imported(("torch.distributed.checkpoint.default_planner",), _plans_alone)
     return dist.group.WORLD
+
+
+def _saves_alone(module: Any) -> None:
+    """A distributed checkpoint has what this rank holds, and is written and read by it alone."""
+    makes = module._DistWrapper.__init__
+
+    @functools.wraps(makes)
+    def make(self: Any, group: Any, use_dist: bool, coordinator_rank: int) -> None:
+        makes(self, group, False, coordinator_rank)
+
+    module._DistWrapper.__init__ = make
+
+
+def _plans_alone(module: Any) -> None:
+    module._validate_global_plan = lambda global_plan, metadata: []  # shards of others are in no plan
+
+
+_OBJECTS = ("all_gather_object", "gather_object", "broadcast_object_list", "scatter_object_list")
+
+
+def _objects() -> None:
+    """Objects that are told to other ranks have data, however large they are."""
+
+    def telling(tells: Any) -> Any:
+        @functools.wraps(tells)
+        def tell(*args: Any, **kw: Any) -> Any:
+            before, values.real.on = values.real.on, True
+            try:
+                return tells(*args, **kw)
+            finally:
+                values.real.on = before
+
+        return tell
+
+    for name in _OBJECTS:
+        known = getattr(dist, name)
+        replace(known, telling(known))
 
 
 def fake_mode() -> Any:
@@ -74,6 +124,7 @@ def fake_mode() -> Any:
     values.install()
     files.install()
     casts.install()
+    _objects()
 
     swaps = torch.utils.swap_tensors
 
@@ -85,7 +136,27 @@ def fake_mode() -> Any:
             torch._C._swap_tensor_impl(old, new)
 
     torch.utils.swap_tensors = swap_tensors
-    return FakeTensorMode(allow_non_fake_inputs=True)
+    mode: Any = FakeTensorMode(allow_non_fake_inputs=True)
+    mode.create_symbolic_nested_int = _ragged
+    tensor: Any = torch.Tensor
+    tensor.nested_int_memo = property(_ragged_of)  # which torch asks of offsets that go to the device
+    return mode
+
+
+_raggeds = itertools.count(1 << 32)
+
+
+def _ragged_of(x: Any) -> Any:
+    from torch.nested._internal.nested_tensor import get_tensor_symint
+
+    return get_tensor_symint(x)
+
+
+def _ragged(*, nt_tensor_id: int | None = None) -> Any:
+    """The size that a nested tensor has where it is ragged: one that is equal to itself alone, and no symbol."""
+    from torch.nested._internal.nested_int import NestedIntNode
+
+    return torch.SymInt(NestedIntNode(next(_raggeds) if nt_tensor_id is None else nt_tensor_id, 1))
 
 
 LARGE = 1 << 16
@@ -124,6 +195,10 @@ def run(mode: Any, kind: Any, func: Any, args: Any, kwargs: Any, given: list[tor
             out = func(*args, **kwargs)
     except sizes.UNKNOWN:
         return sizes.by_example(mode, func, args, kwargs)
+    except NotImplementedError as error:
+        if not native.speaks_of_a_driver(error):
+            raise
+        raise native.refusal(f"the kernel {func}", native.first_line(error)) from error
     if kind.is_view:
         for x in given:
             if not isinstance(x, FakeTensor) and isinstance(out, FakeTensor) and out.shape == x.shape:
