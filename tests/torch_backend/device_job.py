@@ -1,6 +1,7 @@
 """A script for a GPU, which looks at everything that scripts look at; run on one that is not there."""
 
 import copy
+import functools
 import io
 import threading
 
@@ -8,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 from torch.utils.data import DataLoader, TensorDataset
 
 from ahbm.torch.work import FUTURE
@@ -58,6 +59,24 @@ leaf = torch.randn(3, device="cuda", requires_grad=True).to("cuda")
 assert leaf.is_leaf and leaf.grad.device == here
 net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1)).cuda()
 checkpoint(net, torch.randn(2, 8, device="cuda", requires_grad=True), use_reentrant=False).sum().backward()
+
+
+# What is kept is asked of the attention that a GPU would run.
+def attended(dtype):
+    def policy(ctx, op, *args, **kwargs):
+        asked.append(op.name())
+        return CheckpointPolicy.PREFER_RECOMPUTE
+
+    asked = []
+    q = torch.randn(1, 2, 16, 8, device="cuda", dtype=dtype, requires_grad=True)
+    run = functools.partial(F.scaled_dot_product_attention, is_causal=True)
+    context = functools.partial(create_selective_checkpoint_contexts, policy)
+    checkpoint(run, q, q, q, use_reentrant=False, context_fn=context).sum().backward()
+    return [name for name in asked if "attention" in name]
+
+
+assert attended(torch.float32) == ["aten::_scaled_dot_product_efficient_attention"]
+assert attended(torch.bfloat16) == ["aten::_scaled_dot_product_cudnn_attention"]
 
 # Mixed precision.
 optimizer = torch.optim.AdamW(net.parameters(), fused=True)

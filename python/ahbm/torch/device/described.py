@@ -9,6 +9,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from ahbm.kernels import Flags, Kernel, Tensor, describe
+from ahbm.kernels.attention import backend
 from ahbm.kernels.touched import PUTS
 from ahbm.torch.device import marks
 from ahbm.torch.device.tf32 import in_tf32
@@ -107,6 +108,12 @@ def _allowed() -> tuple[str, ...]:
         return asks is None or bool(asks())
 
     return tuple(name for name, setter in _BACKENDS.items() if on(setter))
+
+
+def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None) -> str:
+    """The backend that torch would choose on a GPU, as `ahbm.kernels.attention.backend` names it."""
+    hidden = None if mask is None else _tensor(mask)
+    return backend(_tensor(q), _tensor(k), _tensor(v), hidden, Flags(attention=_allowed()))
 
 
 def _described(known: Any, args: Any, kwargs: Any, out: Any, units: int) -> tuple[Kernel, ...]:

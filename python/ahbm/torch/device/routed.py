@@ -11,8 +11,10 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.multiprocessing import reductions
+from torch.utils import checkpoint
 
-from ahbm.torch.device import kernels, marks, native
+from ahbm.kernels import attention
+from ahbm.torch.device import described, kernels, marks, native
 from ahbm.torch.replacing import replace
 
 _HOST = torch.device("cpu")
@@ -22,6 +24,7 @@ def install() -> None:
     """Puts all this in torch's place."""
     _recurrent()
     _attention()
+    _policies()
     _exchange()
     _queues()
     _linear_algebra()
@@ -87,6 +90,28 @@ def _attention() -> None:
     core._can_use_mem_efficient_attention = lambda params, debug=False: allowed["mem_efficient"]
     core._is_flash_attention_available = lambda: True
     native.when_imported(("torch.nested._internal.sdpa",), _nested_attention)
+
+
+def _policies() -> None:
+    """A policy of what a checkpoint keeps is asked of the attention that a GPU would run, not of the host's."""
+    aten, make = torch.ops.aten, checkpoint.create_selective_checkpoint_contexts
+    host = aten._scaled_dot_product_flash_attention_for_cpu.default
+    fused = {name: getattr(aten, f"_scaled_dot_product_{name}_attention").default for name in attention.BACKENDS}
+
+    def run(op: Any, given: Any, named: Any) -> Any:
+        if op is not host or marks.where(given[0]) is None:
+            return op
+        q, k, v = given[:3]
+        return fused.get(described.attention(q, k, v, named.get("attn_mask")), op)
+
+    @functools.wraps(make)
+    def create(*args: Any, **kw: Any) -> Any:
+        first, again = make(*args, **kw)
+        asked = first.policy_fn
+        first.policy_fn = lambda ctx, op, *given, **named: asked(ctx, run(op, given, named), *given, **named)
+        return first, again
+
+    replace(make, create)
 
 
 def _nested_attention(module: Any) -> None:
