@@ -76,6 +76,7 @@ def test_a_machine_that_was_printed_is_taken_by_every_command(here: Path) -> Non
     name = "npu_ring_8, system.sips.count=4"
     report = ahbm.run("all_reduce", topology=name, bytes_per_rank=1024, data=False)
     assert (report.machine, report.ranks) == (name, 4)
+    assert load_machine(name.replace(" ", "")).hash == load_machine(name).hash
     for command in (["run", "all_reduce", "--size", "1K"], ["bench", "all_reduce", "--sizes", "1K"], ["topology"]):
         code, out, err = run("ahbm", [*command, "-t", name], here)
         assert code == 0 and out, err

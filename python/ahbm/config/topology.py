@@ -25,9 +25,9 @@ ASSUMED = "assumed of the machine: "
 """How notes on a machine that another tool's file describes begin."""
 OVERRULED = f"the configured world_size comes before --ranks ({COUNT})"
 _NETWORK = "system.sips.topology"
-_BEHIND = re.compile(r", (?=[\w.]+=)")
-_IN_JSON = re.compile(r"\{.*?\"system\"\s*:\s*\{", re.DOTALL)
+_BEHIND = re.compile(r",\s*(?=[\w.]+=)")
 """Between a machine's name and the overrides behind it."""
+_IN_JSON = re.compile(r"\{.*?\"system\"\s*:\s*\{", re.DOTALL)
 _ROOFLINE = "pe.roofline."
 
 NETWORKS = (

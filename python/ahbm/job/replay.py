@@ -304,9 +304,9 @@ class JobReport(Run):
         if self.path:
             lines.append(f"critical path: {self.shares()}")
         if self.untimed:
-            lines.append(
-                f"{self.untimed} computations take no time: they state none, or the machine has no pe.roofline"
-            )
+            on = self.emulator.machine.roofline.operations_per_ns > 0
+            why = "they state none" if on else "they state none, or the machine has no pe.roofline"
+            lines.append(f"{self.untimed} computations take no time: {why}")
         lines += [f"  {line}" for finding in self.warnings for line in str(finding).splitlines()]
         lines += [f"note: {note}" for note in self.notes]
         return "\n".join(lines)
