@@ -22,6 +22,7 @@ from ahbm.planning.candidates import Choices, candidates
 from ahbm.planning.memory import in_flight, memory_of
 from ahbm.planning.search import Found, search
 from ahbm.ranks.setup import Setup
+from ahbm.table.engine import Pool
 from support.commands import run
 
 MODEL = {"layers": 4, "hidden": 256, "heads": 8, "sequence": 128, "vocabulary": 512}
@@ -57,6 +58,17 @@ def test_bounds_never_cut_the_best(job: dict[str, Any], limits: dict[str, Any], 
     assert front[0] == front[1]
     assert every.measured == every.fit >= found.measured
     assert all(plan.bound_ns <= plan.time_ns for plan in every.best)
+
+
+def test_processes_that_share_the_work_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[int] = []
+    start = Pool.open
+    monkeypatch.setattr("ahbm.planning.search.CASES_OF_A_WORKER", 2)
+    monkeypatch.setattr(Pool, "open", lambda self: opened.append(self.window) or start(self))
+    terms = {"ranks": 4, "batch": 4, "topology": "dgx_h100", "choices": Choices(recompute=["none"], zero=[0])}
+    alone, shared = search(MODEL, **terms), search(MODEL, **terms, jobs=2)
+    assert told(alone) == told(shared) and alone.measured == shared.measured > 4
+    assert opened == [4], "two processes for the whole search"
 
 
 def test_a_bound_is_what_a_lone_rank_computes() -> None:

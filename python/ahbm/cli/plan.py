@@ -72,6 +72,7 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Search the ways of cutting a model over many ranks: the quickest that fit, and what limits each."""
+    from ahbm.base.host import processors
     from ahbm.job.models import like, names
     from ahbm.job.transformer import read_manifest
     from ahbm.planning.candidates import Choices
@@ -114,7 +115,7 @@ def plan(
         capacity=None if memory_gib is None else int(memory_gib * 2**30),
         price_per_hour=price_per_hour,
         store=store,
-        jobs=processes,
+        jobs=processors() if processes is None else processes,
         progress=partial(progress.at, lines=True),
     )
     progress.clear()

@@ -6,6 +6,7 @@ import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,10 @@ from ahbm.planning.bounds import Bounds
 from ahbm.planning.candidates import AXES, Choices, candidates
 from ahbm.planning.memory import Memory, memory_of
 from ahbm.ranks.setup import Setup
+from ahbm.sweeps import work
 from ahbm.sweeps.space import Space
-from ahbm.sweeps.sweep import sweep
+from ahbm.sweeps.sweep import CASES_OF_A_WORKER, sweep
+from ahbm.table.engine import Pool
 
 BEST = 10
 """Plans that are told."""
@@ -154,8 +157,8 @@ def search(
     """The quickest plans of `model` (fields of `Transformer`) on so many ranks of a machine.
 
     batch: sequences of a step, over all ranks; one for each rank without it. capacity: bytes of a rank, else those of
-    the machine's memory. price_per_hour: of one rank. store, executor, jobs: as of `ahbm.sweep`. exhaustive: simulates
-    every plan that fits, whatever its bound. progress: is told how far the search is.
+    the machine's memory. price_per_hour: of one rank. store, executor, jobs: as of `ahbm.sweep`, for the whole search.
+    exhaustive: simulates every plan that fits, whatever its bound. progress: is told how far the search is.
 
     Raises ConfigError: AHBM-C157 where no plan divides ranks, batch and layers, or none fits; and what a machine that
     does not load raises.
@@ -179,7 +182,7 @@ def search(
     waiting.sort(key=lambda plan: plan.bound_ns)
     done: list[Plan] = []
     failed: dict[str, None] = {}
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, _processes(len(fit), jobs, executor) as (executor, jobs):
         while batch_of := _next(waiting, done, exhaustive):
             rows = _measured(batch_of, Path(folder), topology, given, store, executor, jobs)
             for plan, (code, time_ns) in zip(batch_of, rows, strict=True):
@@ -209,6 +212,24 @@ def search(
         name_of(machine),
         price_per_hour,
     )
+
+
+@contextmanager
+def _processes(
+    plans: int, jobs: int | None, executor: Executor | Callable[[], Executor] | None
+) -> Iterator[tuple[Executor | Callable[[], Executor] | None, int | None]]:
+    """Processes for the whole of a search: those of a sweep of so many cases; what is given is taken as it is."""
+    count = min(jobs or 1, plans // CASES_OF_A_WORKER)
+    if executor is not None or count < 2:
+        yield executor, jobs
+        return
+    pool = Pool(count, work.__name__)
+    done = False
+    try:
+        yield pool.open(), count
+        done = True
+    finally:
+        pool.close(done)
 
 
 def model_flops(of: Transformer) -> float:
