@@ -63,7 +63,7 @@ def test_bounds_never_cut_the_best(job: dict[str, Any], limits: dict[str, Any], 
 def test_processes_that_share_the_work_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[int] = []
     start = Pool.open
-    monkeypatch.setattr("ahbm.planning.search.CASES_OF_A_WORKER", 2)
+    monkeypatch.setattr("ahbm.sweeps.sweep.CASES_OF_A_WORKER", 2)
     monkeypatch.setattr(Pool, "open", lambda self: opened.append(self.window) or start(self))
     terms = {"ranks": 4, "batch": 4, "topology": "dgx_h100", "choices": Choices(recompute=["none"], zero=[0])}
     alone, shared = search(MODEL, **terms), search(MODEL, **terms, jobs=2)

@@ -10,7 +10,7 @@ import typer
 
 from ahbm.cli import completion, progress
 from ahbm.cli.app import Command, app
-from ahbm.cli.options import Json, output_option, refuse_given
+from ahbm.cli.options import Json, OfTable, output_option, refuse_given
 from ahbm.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def calibrate(
             help="With -t: fit these keys of it alone, by running it; repeatable.",
         ),
     ] = None,
-    collective: Annotated[str | None, typer.Option("--collective", help="Of tables that do not say it.")] = None,
+    collective: OfTable = None,
     ranks: Annotated[int | None, typer.Option("--ranks", help="Of tables that do not say it.")] = None,
     nodes: Annotated[int | None, typer.Option("--nodes", help="Of tables that do not say it.")] = None,
     accelerator: Annotated[

@@ -13,7 +13,7 @@ import typer
 from ahbm.cli import completion, progress
 from ahbm.cli.app import app
 from ahbm.cli.groups import grouped
-from ahbm.cli.options import Json, Swept, refuse_given
+from ahbm.cli.options import Json, OfTable, Swept, refuse_given
 from ahbm.cli.output import fail
 from ahbm.errors import ConfigError
 
@@ -47,14 +47,7 @@ def compare(
     after: Annotated[Path | None, typer.Argument(help="The same now.")] = None,
     *,
     swept: Swept,
-    collective: Annotated[
-        str | None,
-        typer.Option(
-            "--collective",
-            autocompletion=completion.collectives,
-            help="Of tables that do not say it, or that have several.",
-        ),
-    ] = None,
+    collective: OfTable = None,
     as_gate: Annotated[bool, typer.Option("--gate", help="Fail when anything is slower, wrong or gone.")] = False,
     as_json: Json = False,
 ) -> None:

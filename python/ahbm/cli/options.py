@@ -96,6 +96,14 @@ Device = Annotated[
     bool, typer.Option("--device", help="Device tensors: one tile of the size on every cube (all_reduce).")
 ]
 NoData = Annotated[bool, typer.Option("--no-data", help="Simulate the time only.")]
+OfTable = Annotated[
+    str | None,
+    typer.Option(
+        "--collective",
+        autocompletion=completion.collectives,
+        help="Of tables that do not say it, or that have several.",
+    ),
+]
 Processes = Annotated[
     int | None,
     typer.Option("-j", "--jobs", min=1, max=4096, metavar="N", help="Processes that share the work."),

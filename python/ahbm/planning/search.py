@@ -23,7 +23,7 @@ from ahbm.planning.memory import Memory, memory_of
 from ahbm.ranks.setup import Setup
 from ahbm.sweeps import work
 from ahbm.sweeps.space import Space
-from ahbm.sweeps.sweep import CASES_OF_A_WORKER, sweep
+from ahbm.sweeps.sweep import sweep, worth
 from ahbm.table.engine import Pool
 
 BEST = 10
@@ -219,7 +219,7 @@ def _processes(
     plans: int, jobs: int | None, executor: Executor | Callable[[], Executor] | None
 ) -> Iterator[tuple[Executor | Callable[[], Executor] | None, int | None]]:
     """Processes for the whole of a search: those of a sweep of so many cases; what is given is taken as it is."""
-    count = min(jobs or 1, plans // CASES_OF_A_WORKER)
+    count = worth(plans, jobs)
     if executor is not None or count < 2:
         yield executor, jobs
         return

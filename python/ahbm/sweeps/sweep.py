@@ -237,13 +237,17 @@ def _makes(executor: object) -> bool:
     return True
 
 
+def worth(cases: int, jobs: int | None) -> int:
+    """How many processes so many cases are worth, of at most `jobs`; fewer than two: none beside this one."""
+    return min(jobs or 1, cases // CASES_OF_A_WORKER)
+
+
 def workers_of(space: Space, jobs: int | None, executor: Executor | Callable[[], Executor] | None = None) -> Workers:
     """Where a space is swept: see `sweep`. Raises ConfigError (AHBM-C129), UnsupportedError (AHBM-U146)."""
     count = None if jobs is None else whole("jobs", jobs, 1, 4096)
     if executor is not None and not isinstance(executor, Executor) and not _makes(executor):
         raise refused("executor", "an Executor, or a function that makes one", executor)
-    few = count is None or min(count, space.count // CASES_OF_A_WORKER) < 2
-    if executor is None and few:
+    if executor is None and worth(space.count, count) < 2:
         return Here()
     for name in [name for one in space.spaces() for name in one.named()[1]]:
         raise UnsupportedError(
@@ -253,8 +257,7 @@ def workers_of(space: Space, jobs: int | None, executor: Executor | Callable[[],
         )
     if executor is not None:
         return Given(executor, count)
-    assert count is not None
-    return Pool(min(count, space.count // CASES_OF_A_WORKER), work.__name__)
+    return Pool(worth(space.count, count), work.__name__)
 
 
 def table_of(space: Space, order: Sequence[Case], rows: Mapping[str, Row]) -> Table:
